@@ -40,21 +40,17 @@ def lent(elsewhere, monkeypatch):
 
 
 @needs_namespaces
-def test_a_plan_runs_in_two_namespaces_and_its_source_says_so(lent):
+def test_a_plan_runs_in_two_namespaces_whose_stations_stay_warm_until_they_are_left(lent):
     run = launch(start.Hello.small(gpus=2), nodes=2)
     assert run.status["state"] == "finished" and run.status["processes_left"] == 0
     assert set(run.rows["sum_of_ranks"]) == {0 + 1 + 2 + 3} and run.node_count == 2
     assert "2 network namespaces of one machine" in run.source
     begun = stations()
-    assert launch(start.Hello.small(gpus=2), nodes=2).status["state"] == "finished"
-    assert stations() == begun and len(begun) == 2  # they stay warm
-
-
-@needs_namespaces
-def test_a_launch_for_a_lesson_warns_of_nothing_where_nodes_are_lent(lent):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+    with warnings.catch_warnings(action="error", category=UserWarning):
         assert not launch_or_replay(start.Hello.small(gpus=2), "h200x4/start/hello").recorded
+    assert stations() == begun and len(begun) == 2
+    lending.leave()
+    soon(lambda: not any(each.is_running() for each in begun))
 
 
 @needs_namespaces
@@ -62,15 +58,6 @@ def test_a_killed_worker_is_named_with_its_namespace(lent):
     with pytest.raises(WorkerDied, match=r"rank 3 \(node 1, namespace1\) was killed by SIGKILL") as caught:
         launch(Faults(faults=("kill",), rank=3), nodes=2)
     assert not processes.members(caught.value.run)
-
-
-@needs_namespaces
-def test_stations_that_are_left_end(lent):
-    launch(start.Hello.small(gpus=2), nodes=2)
-    begun = stations()
-    lending.leave()
-    assert len(begun) == 2
-    soon(lambda: not any(each.is_running() for each in begun))
 
 
 @needs_namespaces

@@ -76,14 +76,10 @@ def test_a_job_that_is_cancelled_is_told_and_its_rows_are_kept(cluster, allocati
     works_again()
 
 
-def urgent(cluster) -> None:
-    """Submit a job that takes both nodes from jobs of other partitions."""
-    options = ["--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null"]
-    cluster.command("sbatch", *options, "--wrap=sleep 30")
-
-
 def test_a_job_that_is_preempted_is_told(cluster, allocation, tmp_path, failed):
-    preempting = when_it_measures(tmp_path, lambda: urgent(cluster))
+    """A job of a partition that goes first takes both nodes."""
+    urgent = ["sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 30"]
+    preempting = when_it_measures(tmp_path, lambda: cluster.command(*urgent))
     error = failed(JobEnded, Faults(faults=("sleep",)), preempting)
     assert f"job {allocation} was preempted" in error.sentence
 
@@ -98,36 +94,19 @@ def test_a_job_that_reaches_its_time_limit_is_told(cluster, allocation, tmp_path
     assert len(error.run.rows) == 4
 
 
-@pytest.fixture
-def batch(cluster, monkeypatch):
-    """Return a function that starts a batch job of two nodes, which Slurm may requeue, as a Jupyter job is one."""
-    numbers = []
-
-    def submit(partition: str) -> str:
-        options = ["--parsable", "--requeue", "--nodes=2", f"--partition={partition}", "--output=/dev/null"]
-        numbers.append(cluster.command("sbatch", *options, "--wrap=sleep 600"))
-        soon(lambda: cluster.command("squeue", "-h", "-j", numbers[-1], "-o", "%T") == "RUNNING", SLURM_FORGETS_S)
-        monkeypatch.setenv("SLURM_JOB_ID", numbers[-1])
-        return numbers[-1]
-
-    yield submit
-    for number in numbers:
+def test_a_job_that_is_requeued_is_told_and_its_rows_are_kept(cluster, allocation, tmp_path, monkeypatch, failed):
+    """A batch job, as a Jupyter job is one."""
+    batch = ["sbatch", "--parsable", "--requeue", "--nodes=2", "--partition=lab", "--output=/dev/null"]
+    number = cluster.command(*batch, "--wrap=sleep 600")
+    try:
+        soon(lambda: cluster.command("squeue", "-h", "-j", number, "-o", "%T") == "RUNNING", SLURM_FORGETS_S)
+        monkeypatch.setenv("SLURM_JOB_ID", number)
+        requeueing = when_it_measures(tmp_path, lambda: cluster.command("scontrol", "requeue", number))
+        error = failed(JobEnded, Faults(faults=("sleep",)), requeueing)
+    finally:
         cluster.command("scancel", "--quiet", number)
-
-
-def test_a_job_that_is_requeued_is_told_and_its_rows_are_kept(cluster, allocation, batch, tmp_path, failed):
-    number = batch("lab")
-    requeueing = when_it_measures(tmp_path, lambda: cluster.command("scontrol", "requeue", number))
-    error = failed(JobEnded, Faults(faults=("sleep",)), requeueing)
     assert f"job {number} was put back into the queue, while the run went on" in error.sentence
     assert len(error.run.rows) == 4
-
-
-def test_a_job_that_is_preempted_by_requeue_is_told(cluster, allocation, batch, tmp_path, failed):
-    number = batch("again")
-    preempting = when_it_measures(tmp_path, lambda: urgent(cluster))
-    error = failed(JobEnded, Faults(faults=("sleep",)), preempting)
-    assert f"job {number} was p" in error.sentence
 
 
 def test_slurmd_may_be_killed_under_a_run_but_a_new_step_needs_it(cluster, allocation, tmp_path):

@@ -121,25 +121,6 @@ def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(
     assert not list((whole_disk / "runs").iterdir())
 
 
-def is_outlived(cut, folder) -> None:
-    """A launch lasts longer than a stall of its network, and measures all."""
-
-    def stall():
-        cut()
-        time.sleep(STALL_SECONDS)
-        cut(False)
-
-    stalling = when_it_measures(folder, stall)
-    run = launch(Faults(faults=("visible",) * 5), nodes=2)
-    stalling.finish()
-    assert run.status["state"] == "finished" and run.tally()["points"] == 5
-    assert run.status["seconds"] > STALL_SECONDS
-
-
-def test_a_stall_of_the_workers_network_is_outlived(own_network, allocation, tmp_path):
-    is_outlived(own_network.cut_workers, tmp_path)
-
-
 def test_workers_that_no_longer_reach_each_other_are_told_with_their_nodes(own_network, allocation, tmp_path, failed):
     cutting = when_it_measures(tmp_path, own_network.cut_workers)
     error = failed(GroundLost, Faults(faults=("visible",) * 200), cutting, most_s=MOST_SECONDS, patience_s=PATIENCE_S)
@@ -153,8 +134,18 @@ def test_workers_that_no_longer_reach_each_other_are_told_with_their_nodes(own_n
 
 
 def test_a_stall_of_the_network_of_all_is_outlived(networks, allocation, tmp_path):
-    """Slurm's own traffic stalls, too."""
-    is_outlived(networks.cut_link, tmp_path)
+    """That of the workers, and Slurm's own traffic, too: a launch lasts longer, and measures all."""
+
+    def stall():
+        networks.cut_link()
+        time.sleep(STALL_SECONDS)
+        networks.cut_link(False)
+
+    stalling = when_it_measures(tmp_path, stall)
+    run = launch(Faults(faults=("visible",) * 5), nodes=2)
+    stalling.finish()
+    assert run.status["state"] == "finished" and run.tally()["points"] == 5
+    assert run.status["seconds"] > STALL_SECONDS
 
 
 def test_nodes_that_no_network_joins_are_told_and_both_are_cleared(networks, allocation, tmp_path, failed):

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from labkit.cluster.interface import chosen
 from labkit.engine.errors import ClusterError
 from labkit.engine.workplace import Settings
 from labkit.repository import REPOSITORY
@@ -34,8 +35,6 @@ def test_without_a_file_the_defaults_hold(tmp_path):
         ('partition = "a\\nb"', "should be one line of text"),
         ('time_minutes = "1:00:00"', "time_minutes = '1:00:00' should be a whole number"),
         ("gpus_per_node = -1", "should be a whole number, 0 or more"),
-        ("gpus_per_node = true", "should be a whole number"),
-        ('setup = "module load cuda"', "should be a list of lines"),
         ("setup = [1]", "should be a list of lines"),
         ("partition = ", "cannot be read as TOML"),
     ],
@@ -52,6 +51,20 @@ def test_a_file_that_is_named_must_exist(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_CLUSTER_FILE", str(tmp_path / "nowhere.toml"))
     with pytest.raises(ClusterError, match="which does not exist"):
         Settings.read()
+
+
+def test_an_interface_is_chosen_by_its_name_or_is_the_one_that_leads_to_the_kernel(monkeypatch):
+    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
+    assert chosen("lo") == chosen("") == ("lo", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("ib7", "no interface 'ib7'.*it has .*lo"), ("", "set `interface` to one of")]
+)
+def test_interfaces_are_named_where_none_fits(monkeypatch, name, why):
+    monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR", raising=False)
+    with pytest.raises(ValueError, match=why):
+        chosen(name)
 
 
 @pytest.mark.slow

@@ -18,19 +18,8 @@ from pathlib import Path
 import psutil
 from networks import Networks
 
-PROGRAMS = (
-    "setpriv",
-    "munged",
-    "slurmctld",
-    "slurmd",
-    "srun",
-    "sbatch",
-    "salloc",
-    "scancel",
-    "scontrol",
-    "squeue",
-    "sinfo",
-)
+PROGRAMS = ("setpriv", "munged", "slurmctld", "slurmd")
+PROGRAMS += ("srun", "sbatch", "salloc", "scancel", "scontrol", "squeue", "sinfo")
 START_SECONDS = 30.0
 # Seen on a busy machine: Slurm still lists a step 30 s after its processes have ended.
 SLURM_FORGETS_S = 150.0
@@ -70,7 +59,6 @@ NodeName=n1 NodeHostname={host} NodeAddr={addresses[0]} Port={ports[1]} CPUs=2 R
 NodeName=n2 NodeHostname={host} NodeAddr={addresses[1]} Port={ports[2]} CPUs=2 RealMemory=4000 State=UNKNOWN
 PartitionName=lab Nodes=n1,n2 Default=YES MaxTime=00:30:00 State=UP PriorityTier=1 GraceTime=3
 PartitionName=urgent Nodes=n1,n2 MaxTime=00:30:00 State=UP PriorityTier=10
-PartitionName=again Nodes=n1,n2 MaxTime=00:30:00 State=UP PriorityTier=1 GraceTime=3 PreemptMode=REQUEUE
 PartitionName=short Nodes=n1,n2 MaxTime=00:02:00 State=UP PriorityTier=1
 """
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from labkit.course import answers, syntax
 from labkit.engine.errors import NowhereToWrite
@@ -15,16 +13,15 @@ SKELETON = "def pipelined(source, copies, chunks, lanes):\n    ...\n"
 ANSWER = "def pipelined(source, copies, chunks, lanes):\n    lanes.wait()\n"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    return tmp_path / "answers"
+pytestmark = pytest.mark.usefixtures("answers_folder")
 
 
-def test_an_answer_is_saved_as_it_was_written(folder):
-    said = answers.save("broadcast.pipelined", ANSWER)
-    assert said == "`broadcast.pipelined`: saved (`broadcast_pipelined.py`)."
-    assert (folder / "broadcast_pipelined.py").read_text() == ANSWER
+def test_an_answer_is_saved_as_it_was_written_and_replaces_a_skeleton_and_an_answer(answers_folder):
+    answers.save("broadcast.pipelined", SKELETON)
+    for text in (ANSWER, ANSWER + "# better\n"):
+        said = answers.save("broadcast.pipelined", text)
+        assert said == "`broadcast.pipelined`: saved (`broadcast_pipelined.py`)."
+        assert (answers_folder / "broadcast_pipelined.py").read_text() == text
 
 
 def test_a_skeleton_is_saved_and_says_so():
@@ -40,12 +37,6 @@ def test_a_skeleton_never_replaces_an_answer():
     assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
 
 
-def test_an_answer_replaces_a_skeleton_and_an_answer():
-    for text in (SKELETON, ANSWER, ANSWER + "# better\n"):
-        answers.save("broadcast.pipelined", text)
-        assert answers.file_of("broadcast.pipelined").read_text() == text
-
-
 def test_where_nothing_can_be_written_an_answer_is_refused_and_a_skeleton_is_not(tmp_path, monkeypatch):
     """As in a read-only checkout: a notebook that nobody answered runs to its end."""
     (tmp_path / "file").write_text("")
@@ -56,12 +47,12 @@ def test_where_nothing_can_be_written_an_answer_is_refused_and_a_skeleton_is_not
         answers.save("broadcast.pipelined", ANSWER)
 
 
-def test_what_is_no_python_is_refused_with_its_line(folder):
+def test_what_is_no_python_is_refused_with_its_line(answers_folder):
     answers.save("broadcast.pipelined", ANSWER)
     with pytest.raises(SyntaxError) as caught:
         answers.save("broadcast.pipelined", "def pipelined(:\n    pass\n")
     assert caught.value.lineno == 1
-    assert caught.value.filename == str(folder / "broadcast_pipelined.py")
+    assert caught.value.filename == str(answers_folder / "broadcast_pipelined.py")
     assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
 
 
@@ -86,13 +77,3 @@ def test_a_bad_name_says_what_a_good_one_is(name):
 )
 def test_a_skeleton_has_dots_where_steps_belong(text, answered):
     assert syntax.is_answered(text) is answered
-
-
-def test_the_cell_magic_saves_the_cell():
-    shell = InteractiveShell.instance()
-    importlib.reload(answers).register()
-    result = shell.run_cell(f"%%answer broadcast.pipelined\n{ANSWER}")
-    assert result.success
-    assert "saved" in result.result.data
-    assert answers.file_of("broadcast.pipelined").read_text() == ANSWER
-    InteractiveShell.clear_instance()

@@ -1,16 +1,15 @@
 """Answers that look right are refused, and right ones in unusual style are not: by the check and by the grader."""
 
-import copy
+import functools
 import importlib
 import json
-from typing import Any
 
 import pytest
 from attempts import ACCEPTED, REFUSED
+from exercises_tried import exercise_of, given_by, written_as
 
 from labkit.course.exercises import cases_of
 from labkit.course.verdict import RAISED, RIGHT, WRONG
-from labkit.engine.function import as_json
 from lessons.precision_memory.exercises import judge_peaks
 from lessons.precision_memory.theory.memory import Shape, ledger
 
@@ -29,20 +28,15 @@ def tried(attempts: dict[str, dict[str, str]]) -> list:
 
 def outcome(name: str, code: str, student: str) -> str:
     """Return how an answer is judged: with the notebook's cases, or with those of a student."""
-    lab, _, function = name.partition(".")
-    exercise, cases = importlib.import_module(f"lessons.{lab}").check.by_name[function], cases_of(name)
-    inputs = json.loads(json.dumps(cases.drawn(name, student) if student else [*map(list, exercise.inputs)]))
-    scope: dict[str, Any] = {}
-    exec(code, scope)
-    drive = importlib.import_module(cases.driver).drive if cases.driver else None
-    given = []
-    for arguments in copy.deepcopy(inputs):
-        try:
-            value = drive(scope[function], *arguments) if drive else scope[function](*arguments)
-        except (LookupError, ValueError, TypeError, ArithmeticError):
-            return RAISED
-        given.append(json.loads(as_json(value)))
-    if function == "peak_bytes":
+    exercise, cases, function = exercise_of(name), cases_of(name), written_as(name, code)
+    inputs = json.loads(json.dumps(cases.drawn(name, student) if student else exercise.inputs))
+    if cases.driver:
+        function = functools.partial(importlib.import_module(cases.driver).drive, function)
+    try:
+        given = given_by(function, inputs)
+    except (LookupError, ValueError, TypeError, ArithmeticError):
+        return RAISED
+    if name == "precision_memory.peak_bytes":
         return judge_peaks(given, [*map(peak, inputs)], configurations=inputs).outcome
     return (cases.judge(given, inputs) if student else exercise.judge(given)).outcome
 

@@ -31,7 +31,7 @@ def lesson(number, *after, questions=(), exercises=()):
 
 QUESTION = ("How long?", "s")
 FIRST = lesson("00")
-SECOND = lesson("01", "00_made", questions=(QUESTION,), exercises=("made.one", "made.two"))
+SECOND = lesson("01", "00_made", questions=(QUESTION, ("How many?", "GPUs")), exercises=("made.one", "made.two"))
 THIRD = lesson("02", "00_made", "01_made")
 
 
@@ -50,24 +50,14 @@ def boxes(drawing):
 def test_progress_counts_predictions_and_right_answers(folder):
     predict(QUESTION[0], unit=QUESTION[1]).take("3")
     predict("Never asked in these lessons?", unit="s").take("3")
+    taken_back = predict("How many?", unit="GPUs")
+    taken_back.take("3")
+    taken_back.take("")
     kept = {"made.one": {"right_at": "2026-11-22 10:00:00"}, "made.two": {"right_at": ""}}
     (folder / RECORD).write_text(json.dumps(kept))
     rows = progress([FIRST, SECOND]).to_dict("records")
     counts = [[row[name] for name in ("predictions", "predicted", "exercises", "right")] for row in rows]
-    assert counts == [[0, 0, 0, 0], [1, 1, 2, 1]]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"made.one": 3}', "[" * 9000])
-def test_a_damaged_record_counts_nothing_right(folder, text):
-    (folder / RECORD).write_text(text)
-    assert progress([SECOND])["right"].tolist() == [0]
-
-
-def test_a_prediction_that_was_taken_back_does_not_count():
-    guess = predict(QUESTION[0], unit=QUESTION[1])
-    guess.take("3")
-    guess.take("")
-    assert progress([SECOND])["predicted"].tolist() == [0]
+    assert counts == [[0, 0, 0, 0], [2, 1, 2, 1]]
 
 
 @pytest.mark.parametrize("right, state", [((), "not begun"), (("one",), "begun"), (("one", "two"), "all done")])
@@ -75,7 +65,8 @@ def test_a_box_says_how_far_the_student_is(folder, right, state):
     if right:
         (folder / RECORD).write_text(json.dumps({f"made.{name}": {"right_at": "2026"} for name in right}))
         if len(right) == 2:
-            predict(QUESTION[0], unit=QUESTION[1]).take("3")
+            for question, unit in SECOND.questions:
+                predict(question, unit=unit).take("3")
     course = [FIRST, SECOND]
     made = CourseMap(course, progress(course))
     assert f"Made 01: why? after 00: {state}" in repr(made)
@@ -104,7 +95,3 @@ def test_boxes_of_the_map_lie_inside_and_apart():
     for one, other in combinations(found, 2):
         assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
     assert all(f'href="{lesson.name}.ipynb"' in html for lesson in lessons())
-
-
-def test_an_empty_course_has_a_map():
-    assert boxes(CourseMap([], progress([]))._repr_html_()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
+from exercises_tried import exercise_of
 
 from labkit.course import answers
 from labkit.course.exercises import Exercise
@@ -13,19 +14,14 @@ from labkit.course.verdict import HUNG, RAISED, WRONG, Verdict
 
 def kind(name: str) -> str:
     """Return how an exercise is checked: as its lab alone does, with a launch or a word of its own, or as most are."""
-    lab, _, function = name.partition(".")
-    exercise = import_module(f"lessons.{lab}").check.by_name[function]
+    exercise, lab = exercise_of(name), name.partition(".")[0]
     return lab if exercise.check or exercise.on_failure is not Exercise.on_failure else "as most are"
 
 
 NAMES = [*{kind(name): name for name in answers.exercises()}.values()]  # one of each kind
 
 
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
-    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+pytestmark = pytest.mark.usefixtures("answers_folder")
 
 
 def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:
@@ -34,7 +30,11 @@ def checked(name: str, body: str, patience_s: float = 20.0) -> Verdict:
     return import_module(f"lessons.{lab}").check(function, patience_s=patience_s)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def slow_where_its_lesson_tries_it(name: str):
+    return pytest.param(name, marks=pytest.mark.slow) if kind(name) in ("broadcast", "benchmarking") else name
+
+
+@pytest.mark.parametrize("name", [*map(slow_where_its_lesson_tries_it, NAMES)])
 def test_an_answer_that_raises(name):
     verdict = checked(name, "raise ValueError('three chunks')")
     (sentence,) = verdict.faults.values()

@@ -1,4 +1,4 @@
-"""A student's function is called where it is answered only, and what comes of it is given or named."""
+"""A student's function is called where it is answered only; what comes of it is given, or named in a verdict."""
 
 import json
 from random import Random
@@ -10,7 +10,7 @@ import pytest
 from labkit import node
 from labkit.course import answers, exercise
 from labkit.course.exercises import Cases, Exercise, cases_of
-from labkit.course.verdict import HUNG, RAISED, UNANSWERED
+from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung
 from labkit.engine.run import Run
@@ -20,9 +20,8 @@ INPUTS = [([5, 5], 1, 9), ([7], 1, 9)]
 
 
 @pytest.fixture
-def ends(tmp_path, monkeypatch):
+def ends(answers_folder, monkeypatch):
     """Return a function that makes the launch end in a table of rows or an error, and the plans that were launched."""
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
     launched = []
 
     def make(outcome) -> list:
@@ -95,3 +94,22 @@ def test_a_grader_takes_the_exercises_own_judge_where_its_cases_have_none(monkey
     monkeypatch.setitem(broadcast.check.by_name, "doubled", made)
     assert cases_of("broadcast.doubled").judge is judge
     assert cases_of("broadcast.pipelined").judge is broadcast.check.by_name["pipelined"].cases.judge is not None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "faults", "merits", "shown"),
+    [
+        (RIGHT, {}, ("all copies are equal", "3 ms"), "✔ **`one`: right**\n\n- ✔ all copies are equal\n- ✔ 3 ms"),
+        (WRONG, {"bytes": "too many", "form": "two"}, (), "✘ **`one`: wrong**\n\n- ✘ too many\n- ✘ two"),
+        (UNANSWERED, {}, (), "○ **`one`: not answered yet**"),
+    ],
+)
+def test_a_verdict_lists_faults_or_merits(outcome, faults, merits, shown):
+    verdict = Verdict("one", outcome, faults, merits)
+    assert verdict._repr_markdown_().rstrip() == shown
+    assert repr(verdict).splitlines() == [f"one: {outcome}", *faults.values(), *merits]
+
+
+def test_a_traceback_stands_in_its_verdict_as_it_is():
+    verdict = Verdict("one", RAISED, {"raised": "rank 0 raised"}, detail='  File "a.py", line 3\n    a *b* <c>\n')
+    assert verdict._repr_markdown_().endswith('```text\nFile "a.py", line 3\n    a *b* <c>\n```')

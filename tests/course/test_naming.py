@@ -13,7 +13,6 @@ from labkit.course.lineup import Naming, edited, one_below_another
 from labkit.course.source import code_of
 from labkit.course.verdict import WRONG, Verdict
 from labkit.repository import LESSONS, lesson_names
-from lessons import accounting
 
 LABS = [lab for lab in lesson_names() if hasattr(importlib.import_module(f"lessons.{lab}"), "suspects")]
 CONVERTED = [lab for lab in LABS if (LESSONS / lab / "exercises.py").exists()]
@@ -21,9 +20,7 @@ MOST_CHARACTERS = 60  # of a line in a converted lesson: a window of 1366 pixels
 SYMPTOMS = {"late": "it comes too late", "twice": "it comes twice"}
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+pytestmark = pytest.mark.usefixtures("answers_folder")
 
 
 def naming() -> Naming:
@@ -74,13 +71,9 @@ def test_nothing_is_told_before_the_student_has_named_them():
     assert "here" not in repr(one) and "late" in repr(one)
     said = one.reveal({"A": "twice", "B": "twice"}).data
     assert "1 of 2" in said and "it comes too late. Late here" in said and "you chose: it comes twice" in said
-    assert record.entry("lab.bugs")["named"] == {"A": "twice", "B": "twice"}
-
-
-def test_names_are_there_after_a_restart():
-    naming().reveal({"A": "late", "B": "twice"})
-    assert naming().named == {"A": "late", "B": "twice"}
-    assert [field.value for field in naming().fields.values()] == ["late", "twice"]
+    again = naming()  # as after a restart
+    assert record.entry("lab.bugs")["named"] == again.named == {"A": "twice", "B": "twice"}
+    assert [field.value for field in again.fields.values()] == ["twice", "twice"]
 
 
 def test_an_empty_dict_tells_who_is_who_and_keeps_nothing():
@@ -99,10 +92,3 @@ def test_the_order_of_the_choices_says_nothing_about_the_suspects():
     (first, second) = naming().fields.values()
     assert first.options == second.options
     assert [name for _, name in first.options[1:]] == sorted(SYMPTOMS)
-
-
-def test_the_accounts_are_named_in_the_notebooks_way():
-    names = accounting.suspects()
-    assert isinstance(accounting.diagnose(names), Naming)
-    said = accounting.diagnose(names, dict(zip("ABCD", names, strict=True))).data
-    assert "4 of 4" in said

@@ -1,8 +1,6 @@
 """NaN, infinite numbers, −0.0, numpy's scalars and wrong shapes, given to every exercise in place of a right answer."""
 
 import copy
-import importlib
-import json
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -10,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exercises_tried import exercise_of, given_by, solution_of
 
 from labkit.course import answers
 from labkit.course.verdict import RIGHT, WRONG, Verdict
-from labkit.engine.function import as_json
 from lessons.benchmarking.exercises import judge_timed
 from lessons.benchmarking.plan import SITUATIONS
 from lessons.benchmarking.worker.device import drive
@@ -26,24 +24,16 @@ Change = Callable[[Any], Any]
 
 def judged(name: str, change: Change) -> Verdict:
     """Return the verdict on what the reference solution returns, changed, as a worker brings it."""
-    lab, _, function = name.partition(".")
-    solution = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
-    if function == "timed":
-        timed = lambda *tools: change(solution(*tools))  # noqa: E731
+    if name == "benchmarking.timed":
+        timed = lambda *tools: change(solution_of(name)(*tools))  # noqa: E731
         return judge_timed([drive(timed, situation) for situation in SITUATIONS], [(one,) for one in SITUATIONS])
-    given = [json.loads(as_json(change(copy.deepcopy(value)))) for value in right(name)]
-    if function == "peak_bytes":
-        return judge_peaks(given, right(name))
-    judge = importlib.import_module(f"lessons.{lab}").check.by_name[function].judge
-    return judge(given)
+    given = given_by(change, [[value] for value in right(name)])
+    return judge_peaks(given, right(name)) if name.endswith("peak_bytes") else exercise_of(name).judge(given)
 
 
 @cache
 def right(name: str) -> list:
-    lab, _, function = name.partition(".")
-    solution = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function)
-    inputs = importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs
-    return [solution(*copy.deepcopy(list(arguments))) for arguments in inputs]
+    return [solution_of(name)(*copy.deepcopy(list(arguments))) for arguments in exercise_of(name).inputs]
 
 
 def each_number(value: Any, change: Change) -> Any:
@@ -107,9 +97,13 @@ SHAPES: dict[str, Change] = {
     "longer": longer,
     "shorter": shorter,
 }
+OTHERS = [None, "text", {}, 3.5, -1, True, [[]], [None], [["F0", "B0"]], {"a": [1]}]
+SHAPES |= {repr(value): lambda _, value=value: value for value in OTHERS}
 
 
 @pytest.mark.parametrize("name", RETURNS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_wrong_shape_is_never_right(name, shape):
-    assert judged(name, SHAPES[shape]).outcome == WRONG
+    verdict = judged(name, SHAPES[shape])
+    assert verdict.outcome == WRONG, verdict
+    assert all(sentence and len(sentence) < 1000 for sentence in verdict.faults.values())

@@ -11,32 +11,26 @@ from lessons import accounting, broadcast
 LANES = "lessons.broadcast.worker.lanes"
 
 
-def test_a_module():
-    text = source("lessons.broadcast.worker.methods").data
-    assert text.startswith('"""')
-    assert "def direct(" in text
-    assert "def links(" in text
+@pytest.mark.parametrize(
+    ("name", "begins", "holds"),
+    [
+        ("lessons.broadcast.worker.methods", '"""', "def direct("),
+        ("lessons.broadcast.worker", '"""', "def measure("),  # a package is its front file
+        (f"{LANES}.Lanes.others", "def others(self", "return"),
+        (f"{LANES}.Copy", "@dataclass\nclass Copy:", "target"),
+        (f"{LANES}.Lanes.parts", "@staticmethod\n    def parts(", "return"),
+    ],
+)
+def test_a_module_a_package_a_class_or_a_method_is_shown_with_its_decorators(name, begins, holds):
+    text = source(name).data
+    assert text.lstrip().startswith(begins) and holds in text
 
 
-def test_a_package_is_its_front_file():
-    assert "def measure(" in source("lessons.broadcast.worker").data
-
-
-def test_a_function_alone():
-    text = source("lessons.broadcast.worker.methods.direct").data
-    assert text.startswith("def direct(source, copies, chunks, lanes):")
-    assert text.count("def ") == 1
-    assert text.rstrip().endswith("copy(copy, source)")
-
-
-def test_a_class_and_a_method_in_it():
-    assert source(f"{LANES}.Lanes").data.startswith("class Lanes")
-    assert source(f"{LANES}.Lanes.others").data.lstrip().startswith("def others(self")
-
-
-def test_decorators_are_shown():
-    assert source(f"{LANES}.Copy").data.startswith("@dataclass\nclass Copy:")
-    assert source(f"{LANES}.Lanes.parts").data.lstrip().startswith("@staticmethod\n    def parts(")
+def test_a_function_is_shown_alone_and_highlighted():
+    shown = source("lessons.broadcast.worker.methods.direct")
+    assert shown.data.startswith("def direct(source, copies, chunks, lanes):")
+    assert shown.data.count("def ") == 1 and shown.data.rstrip().endswith("copy(copy, source)")
+    assert "highlight" in shown._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +38,6 @@ def test_decorators_are_shown():
     [
         ("lessons.broadcast.worker.methods.telepathy", "methods.py holds .*direct.*, not 'telepathy'"),
         (f"{LANES}.Lanes.nothing", "lanes.py holds .*timeline.*, not 'nothing'"),
-        ("lessons.nowhere.worker", "__init__.py holds .*not 'nowhere'"),
         ("nosuchpackage.thing", "no module 'nosuchpackage' here"),
     ],
 )
@@ -61,10 +54,6 @@ def test_a_lesson_then_names_of_what_its_workers_run():
         source(broadcast, "telepathy")
     with pytest.raises(ValueError, match=r"lessons.accounting has no worker"):
         source(accounting, "direct")
-
-
-def test_it_is_highlighted_as_python():
-    assert "highlight" in source(f"{LANES}.Lanes")._repr_html_()
 
 
 def test_nothing_of_it_is_imported():

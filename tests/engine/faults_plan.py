@@ -24,10 +24,3 @@ class Faults(Plan):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for fault in self.faults:
             yield {"fault": fault}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unimportable(Faults):
-    """Its worker's module raises while it is imported."""
-
-    worker: ClassVar[str] = "faults_unimportable"

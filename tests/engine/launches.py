@@ -18,18 +18,18 @@ from labkit.launching import launch
 HERE = Path(__file__).parent
 
 
-def failed(kind: type[RunError], *faults: str, plan: type[Faults] = Faults, **options) -> RunError:
+def failed(kind: type[RunError], *faults: str, **options) -> RunError:
     """Return the error of a launch that fails; nothing of it may be left."""
     with pytest.raises(kind) as caught:
-        launch(plan(faults=faults), **options)
+        launch(Faults(faults=faults), **options)
     assert type(caught.value) is kind
     assert not processes.members(caught.value.run)
     return caught.value
 
 
-def line_of(text: str, file: str = "faults_worker.py") -> int:
+def line_of(text: str) -> int:
     """The number of the only line of the lab that holds the text."""
-    lines = (HERE / file).read_text().splitlines()
+    lines = (HERE / "faults_worker.py").read_text().splitlines()
     (found,) = [number for number, line in enumerate(lines, 1) if text in line]
     return found
 

@@ -27,13 +27,6 @@ def test_the_bar_of_a_run_that_failed_is_never_full(finished, shown, monkeypatch
     assert ("not finished" in bar.desc) == (not finished)
 
 
-def test_a_bar_that_is_not_shown_ends_as_well():
-    plan: Any = SimpleNamespace(lab="lab", points=list)
-    launched = bars.Bars(plan, progress=False)
-    launched.points()
-    launched.close(finished=False)
-
-
 def test_an_interrupted_cell_shows_one_line():
     run: Any = SimpleNamespace(folder="/runs/one", tally=lambda: {"rows": 2})
     (line,) = Interrupted(run)._render_traceback_()

@@ -28,27 +28,17 @@ print(len(again.rows), launch(start.Hello(gpus=2), progress=False).status["state
 
 
 @pytest.mark.slow
-def test_its_exception_arrives_as_it_is():
+def test_an_exception_arrives_as_it_is_and_several_workers_are_refused():
     said = python("""
 import traceback
 from labkit import launch
 from lessons import start
-try:
-    launch(start.Failure(gpus=1, rank=0), debug=True)
-except ValueError as error:
-    print(error, traceback.extract_tb(error.__traceback__)[-1].name)
+for plan in (start.Failure(gpus=1, rank=0), start.Hello(gpus=2)):
+    try:
+        launch(plan, debug=True)
+    except ValueError as error:
+        print(type(error).__name__, error, "at", traceback.extract_tb(error.__traceback__)[-1].name)
 """)
-    assert said == "this rank fails on purpose fail\n"
-
-
-@pytest.mark.slow
-def test_several_workers_are_refused():
-    said = python("""
-from labkit import launch
-from lessons import start
-try:
-    launch(start.Hello(gpus=2), debug=True)
-except ValueError as error:
-    print(type(error).__name__, error)
-""")
-    assert said == "PlanError gpus=2: debug=True runs one process; make the plan with gpus=1\n"
+    raised, refused = said.splitlines()
+    assert raised == "ValueError this rank fails on purpose at fail"
+    assert refused.startswith("PlanError gpus=2: debug=True runs one process; make the plan with gpus=1 at")

@@ -90,7 +90,7 @@ def test_few_open_files(files):
     assert f"`ulimit -n` allows {files} in each process" in said
 
 
-@pytest.mark.parametrize("processes", ["1", "3", "6", "10"])
+@pytest.mark.parametrize("processes", ["1", "6", "10"])
 @pytest.mark.slow
 def test_few_processes(processes):
     """The limit holds for whoever is not root: here, a process with another user's number."""
@@ -129,7 +129,6 @@ def test_few_processes_in_a_control_group(few_tasks):
         ("0::/user/7", {"user/7": "max", "user": "300", "": "max"}, ("/user", 300)),
         ("8:cpu,pids:/a\n0::/a", {"cpu,pids/a": "40", "cpu,pids": "max"}, ("/a", 40)),
         ("0::/seen/from/outside", {"": "50"}, ("/", 50)),
-        ("8:cpu:/a\n0::/", {"": "max"}, None),
         ("no group", {}, None),
     ],
 )

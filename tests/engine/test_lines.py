@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 from faults_plan import Faults
@@ -12,7 +13,7 @@ from labkit import node
 from labkit.engine import lines as lines_module
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import DamagedRun, PlanError
-from labkit.engine.lines import Lines, read_lines, tally
+from labkit.engine.lines import Lines
 from labkit.engine.run import Run, replay
 
 pytestmark = pytest.mark.timeout(60)
@@ -84,20 +85,25 @@ def test_a_finished_run_is_shown_without_reading_its_rows(run, monkeypatch):
     assert "5 rows" in repr(Run(run.folder)), "rows came after the end"
 
 
-def test_a_fifo_in_place_of_rows(run):
-    run.rows_file(1).unlink()
-    os.mkfifo(run.rows_file(1))
-    with pytest.raises(DamagedRun, match=r"rows-rank1\.jsonl cannot be read: it is not a regular file"):
-        _ = run.rows
-    assert "rows-rank1.jsonl cannot be read: it is not a regular file" in repr(run)
+def a_fifo(file) -> None:
+    file.unlink()
+    os.mkfifo(file)
 
 
-def test_twenty_gigabytes_of_rows(run):
-    with run.rows_file(0).open("ab") as rows:
-        rows.truncate(20 * 10**9)
-    with pytest.raises(DamagedRun, match=r"rows-rank0\.jsonl cannot be read: it holds 20\.0 GB, and at most 1\.1 GB"):
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (a_fifo, "it is not a regular file"),
+        (lambda file: os.truncate(file, 20 * 10**9), "it holds 20.0 GB, and at most 1.1 GB"),
+    ],
+    ids=["a FIFO", "20 GB"],
+)
+def test_a_file_of_rows_that_is_none(run, harm, why):
+    harm(run.rows_file(1))
+    said = f"rows-rank1.jsonl cannot be read: {why}"
+    with pytest.raises(DamagedRun, match=re.escape(said)):
         _ = run.rows
-    assert "it holds 20.0 GB" in repr(run)
+    assert said in repr(run)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"seconds": "x", "startup_seconds": 1}', "[" * 100_000, "\x00\xff"])
@@ -113,9 +119,8 @@ def test_a_broken_status(run, text):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"gpus": 3}', "\xff"])
 def test_a_broken_node(run, text):
     run.node_file.write_text(text, encoding="latin-1")
-    with pytest.raises(
-        DamagedRun, match=r"node\.json cannot be read: .*which machine the run was measured on"
-    ) as caught:
+    wanted = r"node\.json cannot be read: .*which machine the run was measured on"
+    with pytest.raises(DamagedRun, match=wanted) as caught:
         _ = replay(run.folder).rows
     assert len(str(caught.value)) < 1_000
 
@@ -125,8 +130,3 @@ def test_a_recorded_plan_of_a_billion_gpus(run, device):
     run.plan_file.write_text(json.dumps(json.loads(run.plan_file.read_text()) | {"gpus": 10**9, "device": device}))
     with pytest.raises(PlanError, match=r"plan\.json: gpus=1000000000: a run has at most 1024 workers"):
         replay(run.folder)
-
-
-def test_tally_of_nothing():
-    assert tally([]) == {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0}
-    assert read_lines(lines_module.Path("nowhere")) == []

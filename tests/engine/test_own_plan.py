@@ -15,10 +15,6 @@ from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-WORKER = """
-def measure(worker, point):
-    worker.record(product=point.factor * worker.plan.base * worker.rank, shape=type(worker.plan.shape).__name__)
-"""
 SCRIPT = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,7 +23,7 @@ from labkit import Plan, launch
 @dataclass(frozen=True, kw_only=True)
 class Mine(Plan):
     lab: ClassVar[str] = "mine"
-    worker: ClassVar[str] = "WORKER"
+    worker: ClassVar[str] = "mine"
 
     base: int = 10
     shape: tuple[int, ...] = (2, 3)
@@ -37,6 +33,9 @@ class Mine(Plan):
         for factor in self.factors:
             yield {"factor": factor}
 
+def measure(worker, point):
+    worker.record(product=point.factor * worker.plan.base * worker.rank, shape=type(worker.plan.shape).__name__)
+
 if __name__ == "__main__":
     run = launch(Mine(gpus=2, device="cpu", seeds=(5,)))
     print(list(run.rows["product"]), set(run.rows["shape"]), run.plan == Mine(gpus=2, device="cpu", seeds=(5,)))
@@ -44,12 +43,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["one file", "two files"])
-def test_a_plan_class_in_a_script_can_be_launched(tmp_path, alone):
-    """The worker's code lies in the same file, or in one beside it; the script stands in another folder."""
+def test_a_plan_class_in_a_script_can_be_launched(tmp_path):
+    """The worker's code lies in the same file (test_shadows.py: in one beside it); it stands in another folder."""
     script = tmp_path / "mine.py"
-    script.write_text(SCRIPT.replace("WORKER", "mine" if alone else "my_worker") + (WORKER if alone else ""))
-    (tmp_path / "my_worker.py").write_text(WORKER)
+    script.write_text(SCRIPT)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import subprocess
 import sys
@@ -16,17 +17,7 @@ from labkit import node
 from labkit.engine.call import Call
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
-from lessons import (
-    attention,
-    collectives,
-    ddp_from_scratch,
-    ddp_fsdp,
-    optimizer_sharding,
-    pipeline,
-    sharding,
-    start,
-    topology,
-)
+from labkit.repository import lesson_names
 from lessons.broadcast.plan import METHODS, Sweep, Trial
 from lessons.start.plan import Failure, Hello
 
@@ -56,29 +47,19 @@ def machine(monkeypatch):
     return shows
 
 
-def test_a_plan_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Colours().gpus = 3
-
-
-def test_lists_become_tuples():
+def test_lists_become_tuples_and_a_plan_is_frozen():
     plan = Colours(colours=["red"], seeds=[3, 4])
     assert (plan.colours, plan.seeds) == (("red",), (3, 4))
     assert hash(plan) == hash(Colours(colours=("red",), seeds=(3, 4)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.gpus = 3
 
 
 def test_seeds_vary_slowest():
     points = Colours(seeds=(5, 7)).points()
-    assert [(p.point, p.seed, p.colour) for p in points] == [
-        (0, 5, "red"),
-        (1, 5, "green"),
-        (2, 7, "red"),
-        (3, 7, "green"),
-    ]
-
-
-def test_a_plan_without_knobs_has_one_point():
-    assert [vars(point) for point in Hello(gpus=2).points()] == [{"point": 0, "seed": 0}]
+    assert [point.point for point in points] == [0, 1, 2, 3]
+    assert [(point.seed, point.colour) for point in points] == [(5, "red"), (5, "green"), (7, "red"), (7, "green")]
+    assert [vars(point) for point in Hello(gpus=2).points()] == [{"point": 0, "seed": 0}], "without knobs"
 
 
 @pytest.mark.parametrize("gpus, device, workers", [(0, "cpu", 2), (4, "cuda", 4)])
@@ -94,20 +75,9 @@ def test_more_gpus_than_the_node_shows(machine):
         Colours(gpus=5)
 
 
-EVERY_PLAN = [
-    *(start.Hello, start.Failure, start.BertStep, start.LaunchCost, topology.Copies, Sweep, Trial),
-    *(pipeline.Gpus, pipeline.MicroBatches, pipeline.Schedules, pipeline.Splits, pipeline.Precisions),
-    *(pipeline.Layers, pipeline.Trial),
-    *(ddp_fsdp.Strategies, ddp_fsdp.Knobs, ddp_fsdp.Zero, ddp_fsdp.Trial),
-    *(sharding.Strategies, sharding.Ladder, sharding.Batches, sharding.Accumulation, sharding.Profiles),
-    *(sharding.Timeline, sharding.Links, sharding.Trial),
-    *(attention.Errors, attention.Memory, attention.Plain, attention.Race, attention.Sweep, attention.Trial),
-    *(attention.Tuning, collectives.Sweep, collectives.NcclTests, collectives.Ring, collectives.Trial),
-    *(ddp_from_scratch.Buckets, ddp_from_scratch.Equality, ddp_from_scratch.Implementations),
-    *(ddp_from_scratch.Profiles, ddp_from_scratch.Trial),
-    *(optimizer_sharding.Memory, optimizer_sharding.Steps, optimizer_sharding.Buckets, optimizer_sharding.Equality),
-    optimizer_sharding.Trial,
-]
+# Beyond the node, workers are processes of two network namespaces, wherever they run.
+LABS = [importlib.import_module(f"lessons.{name}") for name in lesson_names() if name != "beyond_the_node"]
+EVERY_PLAN = [kind for lab in LABS for kind in vars(lab).values() if isinstance(kind, type) and issubclass(kind, Plan)]
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 3, 4, 6, 8])
@@ -150,8 +120,6 @@ def test_processes_stand_in_for_a_few_gpus_only(machine):
         ({"gpus": -1}, "gpus=-1: a run needs at least one worker"),
         ({"device": "cpu", "gpus": 0}, "gpus=0: a run needs at least one worker"),
         ({"gpus": "four"}, "gpus='four' is not a whole number"),
-        ({"gpus": 1.5}, "gpus=1.5 is not a whole number"),
-        ({"seeds": ()}, "at least one seed"),
         ({"seeds": ("one",)}, "at least one seed"),
         ({"seeds": [0, 0]}, "a seed comes twice"),
     ],
@@ -168,8 +136,6 @@ def test_a_wrong_knob_says_what_is_allowed(machine, knobs, words):
     [
         (lambda: Sweep.small(methods=("direct", "magic")), f"method='magic' is not known; it is one of {METHODS[0]}"),
         (lambda: Sweep.small(chunks=(4, 7)), "chunks=7 does not divide each of 4 shares"),
-        (lambda: Sweep.small(chunks=(4, 7)), "these do: 1, 2, 4, 8, 16, 32, 64, 128"),
-        (lambda: Sweep.small(chunks=(0,)), "chunks=0 does not divide"),
         (lambda: Sweep.small(gpus=1), "gpus=1: a broadcast needs at least two"),
         (lambda: Sweep.small(mib=0), "mib=0"),
         (lambda: Sweep.small(memories=("pinned",)), "memory='pinned': pages are pinned for a GPU"),

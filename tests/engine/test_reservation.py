@@ -186,30 +186,23 @@ def test_a_course_limits_the_minutes_of_a_run(monkeypatch):
     assert "outlasted its time limit" in failed(WorkerHung, "sleep").sentence
 
 
-def test_shared_cores_are_told_as_a_warning(tmp_path, monkeypatch, recwarn):
+def test_shared_cores_are_told_as_a_warning_that_ends_no_launch_where_warnings_are_errors(
+    tmp_path, monkeypatch, recwarn, capsys
+):
+    """As under `python -W error`."""
     monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path))
     here = replace(node.here(), cores=3)
-    first, second = (Reservation(Faults(gpus=2), here) for _ in range(2))
+    first, second, third = (Reservation(Faults(gpus=2), here) for _ in range(3))
     first.take(0, print)
     assert not recwarn.list
     with pytest.warns(UserWarning, match=f"2 worker.* other launches .{ME}. use this node's 3 core"):
         second.take(0, print)
-    for one in (first, second):
+    with warnings.catch_warnings(action="error"):
+        third.take(0, print)
+    assert "UserWarning: 4 worker(s) of other launches" in capsys.readouterr().err
+    for one in (first, second, third):
         one.release()
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_notice_ends_no_launch_where_warnings_are_errors(tmp_path, monkeypatch, capsys):
-    """As under `python -W error`."""
-    monkeypatch.setenv("LABKIT_LOCKS", str(tmp_path))
-    here = replace(node.here(), cores=3)
-    first, second = (Reservation(Faults(gpus=2), here) for _ in range(2))
-    with warnings.catch_warnings(action="error"):
-        first.take(0, print)
-        second.take(0, print)
-    assert "UserWarning: 2 worker(s) of other launches" in capsys.readouterr().err
-    for one in (first, second):
-        one.release()
 
 
 @contextmanager
@@ -277,7 +270,6 @@ time.sleep(60)
     [
         '{"workers": 1, "waits": "gpus", "gpus": []}',
         '{"workers": 1e999, "waits": "gpus", "gpus": ["a"]}',
-        '{"workers": 1, "waits": "", "gpus": 7}',
         "[" * 4000,
         "not JSON",
     ],

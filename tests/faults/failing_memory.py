@@ -49,7 +49,6 @@ def stay_in_a_thread(worker):
 
 
 TOGETHER = {
-    "oom everywhere": run_out,
     "oom while others wait": run_out_while(lambda worker: dist.all_reduce(torch.zeros(1))),
     "oom while others are done": run_out_while(lambda worker: None),
     "raise while others oom": raise_while_others_run_out,

@@ -108,18 +108,15 @@ ALONE = {
     "like a victim": raise_like_a_victim,
     "system exit 0": lambda worker: sys.exit(0),
     "interrupt": die(signal.SIGINT),
-    "exit 0": lambda worker: os._exit(0),
     "exit 3": lambda worker: os._exit(3),
     "kill": die(signal.SIGKILL),
     "terminate": die(signal.SIGTERM),
     "segfault": lambda worker: ctypes.string_at(0),  # the crash
-    "abort": lambda worker: os.abort(),
     "slow": lambda worker: time.sleep(2),
     "return early": lambda worker: None,
 }
 TOGETHER = {
     "first": raise_first,
-    "late": raise_after_the_victims,
     "late, in disguise": raise_after_victims_in_disguise,
     "exit 3 among the deaf": exit_among_the_deaf,
     "all exit 0": lambda worker: os._exit(0),

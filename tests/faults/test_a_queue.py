@@ -1,6 +1,6 @@
-"""A launch that waits for GPUs: it starts when their holder is killed, and leaves nothing when it is interrupted.
+"""A launch that waits for GPUs starts when their holder is killed, and one that is interrupted leaves nothing.
 
-Two kernels in processes of their own contend for two GPUs that a file names.
+Kernels in processes of their own contend for two GPUs that a file names.
 """
 
 from __future__ import annotations
@@ -46,21 +46,10 @@ def waits(kernel: Kernel) -> str:
     return told
 
 
-def test_a_killed_kernel_holds_no_gpu(tmp_path, locks):
-    """SIGKILL gives it no time to release anything; the launch that waits then starts."""
-    with Kernel(tmp_path / "holder", "sleep") as holder:
-        holder.run()
-        with Kernel(tmp_path / "waiter", code=QUEUES) as waiter:
-            waits(waiter)
-            assert not [*waiter.runs.glob("*")], "it has not begun"
-            holder.process.send_signal(signal.SIGKILL)
-            out, _ = waiter.process.communicate(timeout=60)
-            assert json.loads(out.splitlines()[-1])["state"] == "finished"
-        soon(lambda: not holder.family.look())
-    assert sorted(file.name for file in locks.glob("*-launch-*")) == [], "its ticket is removed by the next launch"
-
-
-def test_an_interrupted_launch_in_the_queue_leaves_nothing(tmp_path, locks):
+def test_an_interrupted_launch_in_the_queue_leaves_nothing_and_the_next_starts_when_the_holder_is_killed(
+    tmp_path, locks
+):
+    """SIGKILL gives the holder no time to release anything."""
     with Kernel(tmp_path / "holder", "sleep") as holder:
         holder.run()
         before = sorted(locks.iterdir())
@@ -72,3 +61,10 @@ def test_an_interrupted_launch_in_the_queue_leaves_nothing(tmp_path, locks):
             assert not waiter.family.look(), "no agent, no worker"
             assert not [*waiter.runs.glob("*")]
         assert sorted(locks.iterdir()) == before
+        with Kernel(tmp_path / "next", code=QUEUES) as waiter:
+            waits(waiter)
+            holder.process.send_signal(signal.SIGKILL)
+            out, _ = waiter.process.communicate(timeout=60)
+            assert json.loads(out.splitlines()[-1])["state"] == "finished"
+        soon(lambda: not holder.family.look())
+    assert sorted(file.name for file in locks.glob("*-launch-*")) == [], "its ticket is removed by the next launch"

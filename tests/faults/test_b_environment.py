@@ -22,22 +22,10 @@ from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
-FOREIGN = {
-    "RANK": "7",
-    "LOCAL_RANK": "7",
-    "WORLD_SIZE": "9",
-    "LOCAL_WORLD_SIZE": "9",
-    "MASTER_ADDR": "192.0.2.1",
-    "MASTER_PORT": "1",
-    "GROUP_RANK": "3",
-    "SLURM_PROCID": "3",
-    "SLURM_NTASKS": "64",
-    "PET_NNODES": "2",
-    "TORCHELASTIC_RUN_ID": "another",
-    "TORCHELASTIC_ERROR_FILE": "/nowhere/error.json",
-    "OMPI_COMM_WORLD_RANK": "5",
-}
-
+FOREIGN = {"RANK": "7", "LOCAL_RANK": "7", "WORLD_SIZE": "9", "LOCAL_WORLD_SIZE": "9", "GROUP_RANK": "3"}
+FOREIGN |= {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1", "SLURM_PROCID": "3", "SLURM_NTASKS": "64"}
+FOREIGN |= {"TORCHELASTIC_RUN_ID": "another", "TORCHELASTIC_ERROR_FILE": "/nowhere/error.json"}
+FOREIGN |= {"PET_NNODES": "2", "OMPI_COMM_WORLD_RANK": "5"}
 
 VISIBLE = {
     "alone": "",

@@ -37,13 +37,6 @@ def test_out_of_memory_on_one_rank(fault, start_s):
     assert "2: a point ended its workers; fresh ones took up the rest" in repr(run)
 
 
-@pytest.mark.quick
-def test_out_of_memory_on_every_rank():
-    run = finished("none", "oom everywhere", "none")
-    assert run.rows["status"].tolist() == ["ok", "ok"] + ["ok", "out of memory"] * 2 + ["ok", "ok"]
-    assert run.status["launches"] == 1
-
-
 def test_out_of_memory_on_one_rank_while_another_raises():
     """Whoever made a mistake is named; the row of the other is kept."""
     error = failed(WorkerRaised, "none", "raise while others oom", "none", rank=0)

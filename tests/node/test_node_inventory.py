@@ -78,18 +78,8 @@ def test_a_hanging_nvidia_smi_leaves_no_topology(monkeypatch):
     assert inventory.topology_text() == ""
 
 
-NODE = Node(
-    (A, B),
-    "AMD EPYC 7B13",
-    64,
-    ((0, "0-31"), (1, "32-63")),
-    503.5,
-    "580.1",
-    "13.0",
-    {"python": "3.12.1"},
-    "",
-    "2026-11-21",
-)
+NUMA = ((0, "0-31"), (1, "32-63"))
+NODE = Node((A, B), "AMD EPYC 7B13", 64, NUMA, 503.5, "580.1", "13.0", {"python": "3.12.1"}, "", "2026-11-21")
 
 
 def test_labels():
@@ -108,18 +98,12 @@ def test_tables():
     assert table["ECC, MIG, persistence mode"] == "on, off, –; off, off, –"
     assert table["power cap, temperature"] == "700 W, 31 °C"
     assert table["NUMA nodes"] == "0: CPUs 0-31; 1: CPUs 32-63"
-    assert len(table) <= 12
 
 
-def test_json_of_the_first_recorded_runs_lacks_power_and_temperature():
+def test_json_of_earlier_versions_may_lack_power_and_of_later_ones_have_more_keys():
     record = json.loads(NODE.to_json())
     for gpu in record["gpus"]:
         del gpu["power_limit_w"], gpu["temperature_c"], gpu["persistence"]
-    assert Node.from_json(json.dumps(record)) == NODE
-
-
-def test_json_ignores_keys_of_later_versions():
-    record = json.loads(NODE.to_json())
     record["gpus"][0]["colour"] = record["power_w"] = 1
     assert Node.from_json(json.dumps(record)) == NODE
 

@@ -14,7 +14,7 @@ from labkit.node import (
     ring_bus_limit_gb_per_s,
     spec,
 )
-from labkit.node.limits import VERDICTS, all_specs
+from labkit.node.limits import all_specs
 
 H100, H200 = spec("NVIDIA H100 80GB HBM3"), spec("NVIDIA H200")
 
@@ -22,6 +22,7 @@ H100, H200 = spec("NVIDIA H100 80GB HBM3"), spec("NVIDIA H200")
 def test_a_gpu_is_known_by_the_name_that_nvidia_smi_prints():
     assert H200.hbm_gb_per_s == 4800
     assert spec(" nvidia  h200 ") is H200
+    assert [spec(f"NVIDIA A100-SXM4-{size}GB").hbm_gb_per_s for size in (40, 80)] == [1555, 2039]
     assert spec("A100-SXM4-40GB") is spec("NVIDIA A100-SXM4-40GB")
     assert spec("Tesla T4") is spec("NVIDIA T4")
 
@@ -29,12 +30,6 @@ def test_a_gpu_is_known_by_the_name_that_nvidia_smi_prints():
 @pytest.mark.parametrize("name", ["NVIDIA H100", "H100 80GB", "A100", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "", None])
 def test_a_name_that_fits_no_sheet_exactly_has_no_limit(name):
     assert spec(name) is None
-
-
-def test_memory_variants_keep_their_own_rates():
-    assert spec("NVIDIA A100-SXM4-40GB").hbm_gb_per_s == 1555
-    assert spec("NVIDIA A100-SXM4-80GB").hbm_gb_per_s == 2039
-    assert spec("NVIDIA A100 80GB PCIe").hbm_gb_per_s == 1935
 
 
 def test_every_sheet_is_plausible():
@@ -91,8 +86,6 @@ NAN, INF = math.nan, math.inf
 @pytest.mark.parametrize(
     ("measured", "limit", "share", "verdict"),
     [
-        (50, 100, 0.5, "ok"),
-        (100, 100, 1.0, "ok"),
         (101.9, 100, 1.019, "ok"),
         (102.1, 100, 1.021, "impossible"),
         (9, 100, 0.09, "suspiciously low"),
@@ -104,9 +97,7 @@ NAN, INF = math.nan, math.inf
         (50, NAN, NAN, "no limit known"),
         (50, None, NAN, "no limit known"),
         (50, 0, NAN, "no limit known"),
-        (50, INF, NAN, "no limit known"),
         (-5, NAN, NAN, "impossible"),
-        (INF, NAN, NAN, "impossible"),
     ],
 )
 def test_rates(measured, limit, share, verdict):
@@ -118,13 +109,11 @@ def test_rates(measured, limit, share, verdict):
 @pytest.mark.parametrize(
     ("measured", "least", "share", "verdict"),
     [
-        (2.0, 1.0, 0.5, "ok"),
         (0.99, 1.0, 1 / 0.99, "ok"),
         (0.97, 1.0, 1 / 0.97, "impossible"),
         (20.0, 1.0, 0.05, "suspiciously low"),
         (0.0, 1.0, INF, "impossible"),
         (0.0, NAN, NAN, "impossible"),
-        (-1.0, 1.0, -1.0, "impossible"),
         (INF, 1.0, 0.0, "suspiciously low"),
         (NAN, 1.0, NAN, "not measured"),
         (1.0, NAN, NAN, "no limit known"),
@@ -150,17 +139,13 @@ def test_the_table_is_copied_and_its_rows_stay():
     checked = against_limit(table, "gb_per_s", 100)
     assert list(table.columns) == ["gb_per_s"]
     assert list(checked.columns) == ["gb_per_s", "limit", "share_of_limit", "verdict"]
-    assert list(checked.index) == [7, 7]
-    assert list(checked.verdict) == ["ok", "impossible"]
-    assert set(checked.verdict) <= set(VERDICTS)
+    assert list(checked.index) == [7, 7] and list(checked.verdict) == ["ok", "impossible"]
 
 
 def test_nullable_integer_and_empty_columns():
-    assert list(against_limit(pd.DataFrame({"s": pd.array([1, None], "Int64")}), "s", 2).verdict) == [
-        "ok",
-        "not measured",
-    ]
-    assert list(against_limit(pd.DataFrame({"s": [1, None]}, dtype=object), "s", 2).verdict) == ["ok", "not measured"]
+    for kind in ("Int64", object):
+        table = pd.DataFrame({"s": pd.Series([1, None], dtype=kind)})
+        assert list(against_limit(table, "s", 2).verdict) == ["ok", "not measured"]
     assert against_limit(pd.DataFrame({"s": []}), "s", 2).verdict.empty
 
 

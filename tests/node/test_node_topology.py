@@ -41,6 +41,7 @@ def test_every_fixture_has_an_expectation_and_an_entry():
 def test_paths_say_what_they_mean():
     topology = parse_topology(machines.text("dgx1"))
     assert topology.path("GPU0", "GPU3").nvlinks == 2
+    assert topology.path("GPU0", "GPU1").meaning == "1 NVLink, direct or through NVSwitch"
     assert topology.path("GPU3", "GPU0").meaning == "2 bonded NVLinks, direct or through NVSwitch"
     assert topology.path("GPU0", "GPU7").nvlinks == 0
     assert "NUMA nodes" in topology.path("GPU0", "GPU7").meaning
@@ -53,6 +54,7 @@ def test_windows_line_ends_and_colours_change_nothing():
     text = machines.text("nvswitch_8gpu")
     assert parse_topology(text.replace("\n", "\r\n")) == parse_topology(text)
     assert parse_topology(text.replace("NV18", "\x1b[1;32mNV18\x1b[0m")) == parse_topology(text)
+    assert parse_topology(text.replace("Legend:", "Légende :")).links == parse_topology(text).links
 
 
 def test_a_nic_between_two_nodes_has_none():
@@ -78,16 +80,13 @@ TWO = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-3\t0\nGPU1\t
         ("GPU1\tNV4", "GPU1\tNV2", "GPU0\t X \tNV4", "which is NV2"),
         ("GPU0\t X \tNV4", "GPU0\t X \tNVL", "GPU0\t X \tNVL", "which is NV4"),
         ("NV4", "NVLINK", "GPU0\t X \tNVLINK", "X on the diagonal"),
-        ("NV4", "X", "GPU0\t X \tX", "X on the diagonal"),
         ("GPU1\tNV4\t X ", "GPU1\tNV4\tNV4", "GPU1\tNV4\tNV4", "X on the diagonal"),
         ("GPU1\tNV4\t X \t4-7\t0\n", "", "CPU Affinity", "none for GPU1"),
-        ("GPU1\tNV4\t X \t4-7\t0\n", "GPU0\t X \tNV4\t0-3\t0\n", "GPU0\t X ", "one row for each"),
         ("\tGPU0\tGPU1\tCPU", "\tGPU0\tCPU", "GPU0\t X ", "a cell for each"),
         ("4-7\t0\n", "4-7\t0\nGPU2\tNV4\tNV4\t8-9\t0\n", "GPU2\tNV4", "one row for each"),
         ("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n", "", "GPU0\t X ", "a header"),
         ("4-7\t0\n", "4-7\t0", "GPU1\tNV4", "cut short"),
         ("4-7\t0\n", "NV4\t0\n", "GPU1\tNV4", "links before the affinities"),
-        ("4-7\t0\n", "NV4\t4-7\t0\n", "GPU1\tNV4", "a cell for each"),
         ("NUMA Affinity", "Affinité NUMA", "Affinité NUMA", "the columns CPU Affinity"),
         ("NUMA Affinity", "CPU Affinity", "CPU Affinity\tCPU Affinity", "each device once"),
     ],
@@ -104,9 +103,7 @@ def test_damaged_links_are_an_error_that_quotes_the_line(old, new, line, expecte
     ("affinities", "cpus", "numa", "unread"),
     [
         ("7-4\t0", [], 0, "CPU Affinity 7-4"),
-        ("4-\t0", [], 0, "CPU Affinity 4-"),
         ("4-7777777\t0", [], 0, "CPU Affinity 4-7777777"),
-        ("8-9,4-7\t0", [], 0, "CPU Affinity 8-9,4-7"),
         ("4-7,5-9\t0", [], 0, "CPU Affinity 4-7,5-9"),
         ("4–7\t0", [], 0, "CPU Affinity 4–7"),
         ("4-7\t1-0", range(4, 8), None, "NUMA Affinity 1-0"),
@@ -138,11 +135,6 @@ def test_a_list_that_names_a_cpu_twice_is_not_read():
     """Each "0-99999" would be 100 000 numbers: a long line of them filled the memory."""
     many = ",".join(["0-99999"] * 100)
     assert parse_topology(TWO.replace("4-7", many)).devices[1].cpus == ()
-
-
-def test_one_nvlink_is_one():
-    topology = parse_topology(TWO.replace("NV4", "NV1"))
-    assert topology.path("GPU0", "GPU1").meaning == "1 NVLink, direct or through NVSwitch"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,11 @@ from labkit.course.grading.submissions import answers_in
 PAGES = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
+def of_code(*sources: str):
+    """Return a notebook of code cells."""
+    return new_notebook(cells=[new_code_cell(source) for source in sources])
+
+
 def marks(notebook) -> list:
     return [cell.metadata.get("nbgrader") for cell in notebook.cells]
 
@@ -37,13 +42,8 @@ def test_every_exercise_has_its_points_in_one_notebook():
 
 
 def test_no_other_cell_is_marked_and_old_marks_go():
-    sources = [
-        "%%answer pipeline.one_f_one_b\n...",
-        "size = 'auto'",
-        'pipeline.check("one_f_one_b")',
-        'other.check("a")',
-    ]
-    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
+    task, check = "%%answer pipeline.one_f_one_b\n...", 'pipeline.check("one_f_one_b")'
+    notebook = of_code(task, "size = 'auto'", check, 'other.check("a")')
     notebook.cells[1].metadata["nbgrader"] = {"grade": True, "points": 100, "grade_id": "mine"}
     assert mark(notebook) == 1
     assert [bool(one) for one in marks(notebook)] == [True, False, True, False]
@@ -51,13 +51,8 @@ def test_no_other_cell_is_marked_and_old_marks_go():
 
 
 def test_a_lab_may_be_imported_by_another_name():
-    sources = [
-        "from lessons import ddp_from_scratch as ddp",
-        "%%answer ddp_from_scratch.started\n...",
-        'ddp.check("started")',
-    ]
-    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
-    assert mark(notebook) == 1
+    imported = "from lessons import ddp_from_scratch as ddp"
+    assert mark(of_code(imported, "%%answer ddp_from_scratch.started\n...", 'ddp.check("started")')) == 1
 
 
 @pytest.mark.parametrize("grade_id", ["check_no_such", "check_", "", "accounting_devices_needed"])

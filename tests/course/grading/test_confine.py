@@ -2,12 +2,9 @@
 
 import os
 import socket
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from labkit.course.grading import confine, enter
@@ -28,36 +25,6 @@ def run(body: str, limits: Limits | None = None, kind: str = ""):
 def test_results_and_prints_come_back_apart(kind):
     ended = run("print('hello'); tell('a result')", kind=kind)
     assert (ended.results, ended.printed.strip(), ended.status) == ("a result", "hello", 0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_endless_loop_is_ended_with_all_that_it_started(kind):
-    mark = f"labkit-endless-{os.getpid()}-{kind}"
-    command = f"[sys.executable, '-c', 'while True: pass', '{mark}']"
-    body = f"import subprocess\nfor _ in range(3): subprocess.Popen({command})\n"
-    ended = run(f"{body}tell('started')\nwhile True: pass", Limits(seconds=3), kind)
-    assert (ended.status, ended.results) == (None, "started"), "by its time: five seconds of a core give a status"
-    deadline = time.monotonic() + 30
-    while (left := _running(mark)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
-
-
-def _running(mark: str) -> list[int]:
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        if mark in (process.info["cmdline"] or []) and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
-
-
-@namespaces_only
-def test_a_process_that_leaves_its_session_is_ended_too():
-    mark = f"labkit-daemon-{os.getpid()}"
-    command = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
-    ended = run(f"import subprocess\nsubprocess.Popen({command}, start_new_session=True); tell('gone')")
-    assert ended.results == "gone"
-    assert _running(mark) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,9 +70,8 @@ def test_output_has_a_limit(kind):
 @namespaces_only
 def test_the_workbook_is_not_there():
     there = [str(REPOSITORY / name) for name in ("labkit", "notebooks", ".git")]
-    assert run(f"tell([os.path.exists(path) for path in {there}])").results == "[False, False, False]"
-    ended = run("try:\n import labkit\n tell('found')\nexcept ImportError: tell('not found')")
-    assert ended.results == "not found"
+    assert run(f"tell([path for path in {there} if os.path.exists(path)])").results == "[]"
+    assert run("try:\n import labkit\n tell('in')\nexcept ImportError: tell('out')").results == "out"
 
 
 @namespaces_only
@@ -130,14 +96,9 @@ def test_the_network_and_other_processes_are_out_of_reach():
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        reach = (
-            f"import socket\ntry: socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 2); tell('in')\n"
-        )
+        reach = f"import socket\ntry: socket.create_connection({server.getsockname()}, 2); tell('in')\n"
         assert run(f"{reach}except OSError: tell('out')").results == "out"
-    ended = run(
-        f"try: os.kill({os.getpid()}, 0); tell('seen')\nexcept (ProcessLookupError, PermissionError): tell('no')"
-    )
-    assert ended.results == "no"
+    assert run(f"try: os.kill({os.getpid()}, 0); tell('seen')\nexcept OSError: tell('no')").results == "no"
 
 
 @namespaces_only
@@ -156,15 +117,6 @@ for name, call in {
 tell(tried)
 """
     assert run(body).results in ("[]", "['root']"), "in a namespace of users, root has no rights outside"
-
-
-def test_a_file_system_of_its_own_shows_no_checkout():
-    marks = dict(confine.paths())
-    assert marks[str(REPOSITORY / "labkit")] == "hide"
-    assert marks[str(REPOSITORY)] == "hide"
-    assert marks[os.path.realpath(sys.prefix) + "/lib"] == "show"
-    order = [*marks]
-    assert order.index(str(REPOSITORY)) < order.index(str(REPOSITORY / "labkit"))
 
 
 @namespaces_only

@@ -1,11 +1,10 @@
 """The hidden cases of every exercise: the shown ones and more, other for each student; right answers pass them."""
 
-import copy
-import importlib
 import json
 from itertools import pairwise
 
 import pytest
+from exercises_tried import exercise_of, given_by, solution_of, written_as
 from slips import SLIPS, slipped
 
 from labkit.course import answers
@@ -19,8 +18,7 @@ CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "p
 
 
 def shown(name: str) -> set[str]:
-    lab, _, function = name.partition(".")
-    return {json.dumps(list(one)) for one in importlib.import_module(f"lessons.{lab}").check.by_name[function].inputs}
+    return {json.dumps(list(arguments)) for arguments in exercise_of(name).inputs}
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -36,35 +34,30 @@ def test_cases_hold_the_shown_ones_and_others_that_differ_between_students(name)
 
 @pytest.mark.parametrize("name", CALLED)
 def test_the_reference_solution_is_right_in_all_cases(name):
-    lab, _, function = name.partition(".")
-    solution, cases = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function), cases_of(name)
+    cases = cases_of(name)
     for student in STUDENTS:
         inputs = cases.drawn(name, student)
-        given = json.loads(json.dumps([solution(*copy.deepcopy(arguments)) for arguments in inputs]))
-        assert cases.judge(given, inputs).outcome == RIGHT, (student, inputs)
+        verdict = cases.judge(given_by(solution_of(name), inputs), inputs)
+        assert verdict.outcome == RIGHT and verdict.merits, (student, inputs)
 
 
 @pytest.mark.parametrize("name", SLIPS)
 def test_no_student_gets_points_for_what_the_notebook_refuses(name):
-    cases, function = cases_of(name), name.partition(".")[2]
+    cases = cases_of(name)
     for old, new, _ in SLIPS[name]:
-        scope: dict = {}
-        exec(slipped(name, old, new), scope)
+        function = written_as(name, slipped(name, old, new))
         for student in STUDENTS[:3]:
             inputs = cases.drawn(name, student)
-            given = json.loads(json.dumps([scope[function](*copy.deepcopy(arguments)) for arguments in inputs]))
-            assert cases.judge(given, inputs).outcome == WRONG, (new, student)
+            assert cases.judge(given_by(function, inputs), inputs).outcome == WRONG, (new, student)
 
 
 @pytest.mark.parametrize("name", CALLED)
 def test_what_was_right_in_the_shown_cases_is_no_answer_to_the_hidden_ones(name):
     """An answer that has only remembered results of other cases is wrong."""
-    lab, _, function = name.partition(".")
-    solution, cases = getattr(importlib.import_module(f"lessons.{lab}.solutions"), function), cases_of(name)
-    wrong = 0
+    cases, wrong = cases_of(name), 0
     for student, other in pairwise(STUDENTS):
-        inputs, others = cases.drawn(name, student), cases.drawn(name, other)
-        given = [solution(*copy.deepcopy(arguments)) for arguments in others]
-        given = json.loads(json.dumps((given * len(inputs))[: len(inputs)]))
+        inputs = cases.drawn(name, student)
+        remembered = given_by(solution_of(name), cases.drawn(name, other))
+        given = (remembered * len(inputs))[: len(inputs)]
         wrong += cases.judge(given, inputs).outcome != RIGHT
     assert wrong >= len(STUDENTS) - 3

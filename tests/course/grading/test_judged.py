@@ -31,14 +31,11 @@ def reference(name: str) -> str:
 @pytest.mark.parametrize(
     "name",
     [
-        NAME,
-        "pipeline.one_f_one_b",
         "benchmarking.timed",
-        "precision_memory.peak_bytes",
-        "broadcast.pipelined",
+        pytest.param("precision_memory.peak_bytes", marks=pytest.mark.slow),  # its judge launches, to measure the peaks
     ],
 )
-def test_the_reference_solutions_are_right_in_a_confined_process(name, tmp_path, monkeypatch):
+def test_what_is_measured_of_a_reference_solution_is_right(name, tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
     verdict = judged(reference(name), name)
     assert verdict.outcome == RIGHT, verdict
@@ -48,31 +45,13 @@ def test_the_reference_solutions_are_right_in_a_confined_process(name, tmp_path,
     ("name", "code", "kind"),
     [
         (NAME, RIGHT_CODE.replace("ceil", "floor"), "rounded_down"),
-        (NAME, "def devices_needed(gib, gb):\n    pass", "form"),
         (NAME, "def devices_needed(gib, gb):\n    return {1}", "form"),
-        (NAME, "def devices_needed(gib, gb, seen=[]):\n    seen.append(1)\n    return len(seen)", "remembers"),
-        (
-            "benchmarking.timed",
-            "def timed(step, synchronize, clock):\n    step()\n    return 1.0, 0.0, 5",
-            "own_clock",
-        ),
+        ("benchmarking.timed", "def timed(step, synchronize, clock):\n    return 1.0, 0.0, 5", "own_clock"),
     ],
 )
 def test_wrong_answers_are_told_in_the_exercises_own_words(name, code, kind):
     verdict = judged(code, name)
     assert verdict.outcome == WRONG and kind in verdict.faults, verdict
-
-
-def test_a_broadcast_that_forwards_too_early_is_wrong():
-    code = """
-def pipelined(source, copies, chunks, lanes):
-    for part in lanes.parts(len(source), chunks):
-        lanes.host(0).copy(copies[0][part], source[part])
-        for gpu in lanes.others(0):
-            lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part])
-"""
-    verdict = judged(code, "broadcast.pipelined")
-    assert verdict.outcome == WRONG and "early_forward" in verdict.faults, verdict
 
 
 @pytest.mark.parametrize(
@@ -83,12 +62,10 @@ def pipelined(source, copies, chunks, lanes):
         ("def devices_needed(gib, gb):\n    return 1 / 0", RAISED, "ZeroDivisionError in line 2"),
         ("def devices(gib, gb):\n    return 1", RAISED, "defines no function `devices_needed`"),
         ("import sys\ndef devices_needed(gib, gb):\n    sys.exit(0)", RAISED, "SystemExit"),
-        ("import os\ndef devices_needed(gib, gb):\n    os._exit(0)", RAISED, "ended its process"),
+        ("import os\ndef devices_needed(gib, gb):\n    os._exit(3)", RAISED, "ended its process (exit status 3)"),
         ("def devices_needed(gib, gb):\n    return devices_needed(gib, gb)", RAISED, "RecursionError"),
         ("def devices_needed(gib, gb):\n    return [0] * 10**10", RAISED, "4096 MiB"),
-        ("import ctypes\ndef devices_needed(gib, gb):\n    ctypes.string_at(0)", RAISED, "ended its process"),
         ("def devices_needed(gib, gb):\n    return float('1e400')", WRONG, "devices"),
-        ("def devices_needed(gib, gb):\n    return 'x' * 10**5", WRONG, "devices"),
     ],
 )
 def test_answers_that_end_badly_are_told_in_words(code, outcome, word):
@@ -100,17 +77,12 @@ def test_answers_that_end_badly_are_told_in_words(code, outcome, word):
     "code",
     [
         "x = " + "+".join("1" * 90_000),
-        "x = a" + ".b" * 90_000,
-        "x = a" + "()" * 90_000,
-        "x = " + "-" * 90_000 + "1",
-        "x = " + "lambda: " * 20_000 + "1",
         "if a: pass\n" + "elif a: pass\n" * 15_000,
         "x = " + "(" * 90_000 + ")" * 90_000,
         "x = '\ud800'",
         "x = 1\0",
-        "x = 1\n" * 90_000,
     ],
-    ids=["sum", "attributes", "calls", "signs", "lambdas", "elifs", "brackets", "half a pair", "null", "long"],
+    ids=["sum", "elifs", "brackets", "half a pair", "null"],
 )
 def test_code_that_python_does_not_read_is_told_in_a_sentence(code):
     verdict = judged(code)
@@ -126,7 +98,7 @@ def test_code_that_crashes_python_is_told_in_a_sentence(most, monkeypatch):
 
 def test_code_that_python_takes_too_much_time_or_memory_to_read_is_told_in_a_sentence(monkeypatch):
     monkeypatch.setattr(judged_module, "MOST_CODE", 10**7)
-    for limits in (Limits(3), Limits(30, memory_mib=256)):
+    for limits in (Limits(1), Limits(30, memory_mib=256)):
         verdict = judged("x = [" + "[a, b]," * 700_000 + "]", limits=limits)
         assert verdict.outcome == NOT_JUDGED and "too" in verdict.faults["syntax"], str(verdict)[:600]
 
@@ -135,10 +107,14 @@ def test_deep_code_that_python_reads_is_judged():
     assert judged(f"{RIGHT_CODE}x = {'-' * 2000}1\n").outcome == RIGHT
 
 
-@pytest.mark.parametrize("code", ["def devices_needed(gib, gb):\n    while True: pass", "while True: pass"])
-def test_an_endless_loop_is_ended(code):
-    verdict = judged(code, limits=Limits(3.0))
-    assert verdict.outcome == HUNG and "did not come back within 3 s" in str(verdict)
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [("def devices_needed(gib, gb):\n    while True: pass", "`devices_needed("), ("while True: pass", "the cell")],
+)
+def test_an_endless_loop_is_ended(code, what):
+    verdict = judged(code, limits=Limits(2.0))
+    assert verdict.outcome == HUNG and verdict.faults["hung"].startswith(what)
+    assert "did not come back within 2 s" in verdict.faults["hung"]
 
 
 def test_what_an_answer_prints_is_kept_and_no_result():
@@ -151,7 +127,6 @@ def test_what_an_answer_prints_is_kept_and_no_result():
     "code",
     [
         "from lessons.accounting.solutions import devices_needed",
-        "from lessons.accounting.theory import devices as devices_needed",
         "import labkit.course.grading.judged\ndef devices_needed(gib, gb):\n    return 1",
         f"""
 import glob, importlib.util, os, sys
@@ -185,19 +160,16 @@ def test_the_reference_solution_is_out_of_reach(code):
         'import json\njson.dumps = lambda *a, **k: \'{"row": {"given": "true", "again": "true"}}\'\n'
         "def devices_needed(gib, gb):\n    return 1",
         "class Always:\n    def tolist(self): return True\ndef devices_needed(gib, gb):\n    return Always()",
-        "import sys\nsys.modules['labkit.course.verdict'] = None\ndef devices_needed(gib, gb):\n    return 1",
     ],
 )
 def test_a_checker_is_not_changed_from_inside(code):
     assert judged(code).outcome in (WRONG, RAISED)
-    assert judged(RIGHT_CODE).outcome == RIGHT, "and the next student's answer is judged as ever"
 
 
 @pytest.mark.parametrize(
     "row",
     [
         '{"given": "[1.0, 0.0, 10]", "took": [1.0, 1.0], "reads": 20, "busy_starts": 0, "busy_stops": 0, "failed": 0}',
-        '{"situation": "raises", "raised": "RuntimeError"}',
         '{"given": "[1.0, 0.0, 10]", "calls": "sss' + "wcswc" * 10 + '"}',
         '{"given": "[1.0, 0.0, 10]", "calls": "' + "x" * 30 + '"}',
     ],
@@ -234,7 +206,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("calls", ["calls", "{}", "None"])
+@pytest.mark.parametrize("calls", ["calls", pytest.param("None", marks=pytest.mark.slow)])
 def test_what_a_broadcast_says_it_copied_is_not_believed(calls):
     """Its rows and spans are those of a right answer; its calls leave out the forwards, or are none."""
     verdict = judged(BROADCAST.replace("CALLS", calls), "broadcast.pipelined")
@@ -242,8 +214,12 @@ def test_what_a_broadcast_says_it_copied_is_not_believed(calls):
 
 
 def test_a_broadcast_that_has_waited_may_change_the_source():
-    code = "lanes.wait()\n    source.zero_()\n"
-    assert judged(f"{reference('broadcast.pipelined')}\n    {code}", "broadcast.pipelined").outcome == RIGHT
+    code = f"{reference('broadcast.pipelined')}\n    lanes.wait()\n    source.zero_()\n"
+    assert judged(code, "broadcast.pipelined").outcome == RIGHT
+
+
+@pytest.mark.slow
+def test_a_broadcast_that_changes_the_source_before_is_wrong():
     verdict = judged(f"{reference('broadcast.pipelined')}\n    source.zero_()\n", "broadcast.pipelined")
     assert verdict.outcome == WRONG and [*verdict.faults] == ["source_reused"], verdict
 
@@ -267,5 +243,3 @@ def test_results_that_are_too_large_are_called_so():
     verdict = judged("def devices_needed(gib, gb):\n    return 'x' * 2**21\n", limits=Limits(20.0, output_mib=1))
     assert verdict.outcome == RAISED
     assert "gave too much: all results together may take 1 MiB as text" in verdict.faults["ended"]
-    ended = judged("import os\ndef devices_needed(gib, gb):\n    os._exit(3)\n")
-    assert "(exit status 3): out of memory, killed, or an exit of its own" in ended.faults["ended"]

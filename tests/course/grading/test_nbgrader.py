@@ -1,12 +1,8 @@
-"""nbgrader's whole cycle, with the real nbgrader, on five made submissions of a lab; skipped where it is missing."""
+"""nbgrader's whole cycle, with the real nbgrader, on three made submissions of a lab; skipped where it is missing."""
 
-import json
 import os
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import nbformat
@@ -29,10 +25,7 @@ c.JudgeAnswers.seconds = 12.0
 c.Exchange.root = {exchange!r}
 c.ExchangeCollect.check_owner = False
 """
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
-]  # nbgrader starts nine times: 374 s on two cores with a load of 10
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # nbgrader starts eight times, slowly under load
 
 
 def environment_of(course: Path) -> dict[str, str]:
@@ -64,10 +57,6 @@ def made(student: str, release: Path):
     devices, batch = right
     if student == "right":
         return answered(notebook, **right)
-    if student == "half":
-        return answered(notebook, **right | {batch: right[batch].replace("y * bytes_per_s * m_x", "y * bytes_per_s")})
-    if student == "syntax":
-        return answered(notebook, **right | {devices: "def devices_needed(total_gib, device_gb):\n    return (1\n"})
     if student == "endless":
         return answered(notebook, **right | {devices: "def devices_needed(a, b):\n    while True:\n        pass\n"})
     stolen = "from lessons.accounting.solutions import "
@@ -80,7 +69,7 @@ def made(student: str, release: Path):
     return notebook
 
 
-STUDENTS = ("right", "half", "syntax", "endless", "cheat")
+STUDENTS = ("right", "endless", "cheat")
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +120,6 @@ def test_what_is_handed_out_holds_the_skeletons_and_no_solution(course):
     ("student", "points"),
     [
         ("right", {DEVICES: 1, BATCH: 3}),
-        ("half", {DEVICES: 1, BATCH: 0}),
-        ("syntax", {DEVICES: 0, BATCH: 3}),
         ("endless", {DEVICES: 0, BATCH: 3}),
         ("cheat", {DEVICES: 0, BATCH: 0}),
     ],
@@ -173,39 +160,5 @@ def test_feedback_says_what_is_wrong(course):
     def feedback(student: str) -> str:
         return (course / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
 
-    assert "is left out" in feedback("half")
-    assert "not valid Python" in feedback("syntax")
     assert "did not come back within 12 s" in feedback("endless")
     assert "out of reach" in feedback("cheat")
-
-
-def test_the_formgrader_shows_the_grades(course):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    command += ["--IdentityProvider.token=t", f"--ServerApp.root_dir={course}"]
-    command += ["--allow-root"] if os.getuid() == 0 else []
-    own = {f"JUPYTER_{name}_DIR": str(course.parent / name) for name in ("CONFIG", "DATA", "RUNTIME")}
-    environment = environment_of(course) | own
-    log = (course.parent / "server.log").open("wb")
-    server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=log)
-    try:
-        address = f"http://127.0.0.1:{port}/formgrader/api/submissions/{ASSIGNMENT}?token=t"
-        rows = json.loads(_fetched(address, server))
-    finally:
-        server.kill()  # it has no kernel to end; asked to stop, it looks for language servers first, 2 to 30 s
-        server.wait()
-    scores = {row["student"]: (row["score"], row["max_score"]) for row in rows}
-    assert scores == {"right": (4, 4), "half": (1, 4), "syntax": (3, 4), "endless": (3, 4), "cheat": (0, 4)}
-
-
-def _fetched(address: str, server: subprocess.Popen, seconds: float = 300) -> str:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(address, timeout=60) as answer:
-                return answer.read().decode()
-        except OSError:
-            time.sleep(0.3)
-    raise AssertionError("the formgrader did not answer")

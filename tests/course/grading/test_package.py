@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from exercises_tried import exercise_of
 
 from labkit.course import answers
 from labkit.course.source import code_of
@@ -63,20 +63,20 @@ def references() -> dict[str, str]:
     every = {}
     for name in answers.exercises():
         lab, _, function = name.partition(".")
-        own = importlib.import_module(f"lessons.{lab}").check.by_name[function].solution
+        own = exercise_of(name).solution
         every[name] = code_of(own[0] if own else f"lessons.{lab}.solutions.{function}")
     return every
 
 
-def body_of(code: str) -> str:
-    """Return the statements of a function as Python writes them, each line without its indentation."""
-    statements = ast.parse(code).body[0].body
-    documented = ast.get_docstring(ast.parse(code).body[0]) is not None
-    return flat("\n".join(map(ast.unparse, statements[documented:])))
-
-
 def flat(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def body_of(code: str) -> str:
+    """Return the statements of a function as Python writes them, each line without its indentation."""
+    (function, *_) = ast.parse(code).body
+    documented = ast.get_docstring(function) is not None
+    return flat("\n".join(map(ast.unparse, function.body[documented:])))
 
 
 def texts(folder: Path) -> str:

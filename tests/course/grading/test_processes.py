@@ -59,16 +59,16 @@ def test_what_took_the_memory_is_ended_with_all_that_it_started(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.slow
-def test_a_process_that_nobody_waits_for_is_ended_in_time(kind):
-    """Its parent has ended, and it has a session of its own."""
-    mark = f"labkit-orphan-{os.getpid()}-{kind}"
-    orphan = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
-    body = "import os, subprocess, sys, time\nif os.fork() == 0:\n"
-    body += f"    subprocess.Popen({orphan}, start_new_session=True)\n    os._exit(0)\nos.wait()\ntime.sleep(60)"
-    ended = confine.run({"script.py": body}, "script.py", Limits(4), kind)
-    assert ended.status is None and not ended.took_more
-    assert still_running(mark) == []
+def test_an_endless_loop_is_ended_with_all_that_it_started(kind):
+    """Of what it started, one has a session of its own and a parent that has ended."""
+    mark = f"labkit-endless-{os.getpid()}-{kind}"
+    started = f"[sys.executable, '-c', 'while True: pass', '{mark}']"
+    body = f"import os, subprocess, sys\nsubprocess.Popen({started})\nif os.fork() == 0:\n"
+    body += f"    subprocess.Popen({started}, start_new_session=True)\n    os._exit(0)\nos.wait()\n"
+    body += "os.write(int(sys.argv[1]), b'started')\nwhile True: pass"
+    ended = confine.run({"script.py": body}, "script.py", Limits(3), kind)
+    assert (ended.status, ended.results, ended.took_more) == (None, "started", ""), "by its time, not by its core's"
+    assert still_running(mark, 30) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,12 @@
+"""A student's own folders, for the tests that write into them."""
+
+import pytest
+
+
+@pytest.fixture
+def answers_folder(tmp_path, monkeypatch):
+    """Return the folder of answers of this test alone; its runs are kept beside it, and no progress is shown."""
+    monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "answers"))
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LABKIT_PROGRESS", "0")
+    return tmp_path / "answers"

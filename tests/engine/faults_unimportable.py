@@ -1,3 +1,0 @@
-"""A worker's module that cannot be imported, on purpose."""
-
-import a_library_that_nobody_has  # noqa: F401
