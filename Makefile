@@ -40,8 +40,9 @@ card: $(READY)  ## measure this node's key figures alone: verdicts in runs/repor
 compare: $(READY)  ## what changed between two runs or reports, the last two cards by default (A=… B=…)
 	@$(PY) -m labkit.card.compare $(A) $(B) $(ARGS)
 
-# One notebook is one kernel: loadfile keeps its cells in one worker, in order.
-PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks
+# One notebook is one kernel: loadfile keeps its cells in one worker, in order. The notebooks take longest, so they come
+# first; what comes last is short, and no worker waits long for the other.
+PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env notebooks tests
 test: $(READY)  ## test what a user relies on, the notebooks' stored outputs among it (ARGS="-k broadcast")
 	@$(REQUIRE)
 	@$(PYTEST) -m "not slow or quick" $(ARGS)
