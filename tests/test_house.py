@@ -51,6 +51,15 @@ def test_an_import_circle_is_found(tmp_path):
     assert import_circles([first, second, third], tmp_path) == [["labkit.engine.first", "labkit.engine.second"]]
 
 
+def test_the_table_of_faults_names_tests_that_there_are():
+    table = (ROOT / "tests" / "faults" / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./]*test_\w+\.py)(?:::(test_\w+)(`)?)?", table)  # a name may end in "…"
+    assert len(named) > 50
+    for file, name, whole in named:
+        text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob(Path(file).name))
+        assert f"def {name}{'(' if whole else ''}" in text, f"{file}::{name}"
+
+
 def test_tests_import_no_test_and_nothing_private():
     assert faults(sorted((ROOT / "tests").rglob("*.py")), leaning) == {}
 
