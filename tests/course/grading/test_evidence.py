@@ -109,3 +109,9 @@ def test_values_of_any_type_and_markup_are_text(ada, tmp_path, value):
     page, _ = page_of(tmp_path / "submissions", tmp_path / "grades")
     assert "attempts: 1" in page and "<td>0.8 GiB</td>" in page and "cannot be read" not in page
     assert "<script>" not in page and len(page) < 20_000
+
+
+def test_a_long_record_is_shown_in_part(ada, tmp_path):
+    (ada / "predictions.json").write_text(json.dumps([GUESS | {"question": "?" * 900}] * 1000))
+    page, _ = page_of(tmp_path / "submissions", tmp_path / "grades")
+    assert page.count(f"<td>{'?' * 200}</td>") == 100
