@@ -30,9 +30,17 @@ class ProvenanceLost(LookupError):
     """A table no longer carries a fact that it was made with."""
 
 
+class _Kept(dict[str, Any]):
+    """Facts that copies of a table share. pandas copies them deeply with every operation, and they do not change."""
+
+    def __deepcopy__(self, memo: object) -> _Kept:
+        return self
+
+
 def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run: source, small, ranks, conditions (key figures), and `facts`."""
-    of_the_run = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": run.key_conditions()}
+    conditions = _Kept(run.key_conditions())
+    of_the_run = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": conditions}
     return of_source(table, run.source, **(of_the_run | facts))
 
 

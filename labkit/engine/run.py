@@ -158,23 +158,22 @@ class Run(Places):
         """
         import pandas as pd
 
-        def worst(said: pd.Series) -> str:
-            return next((status for status in said if status != "ok"), "ok")
-
         needed = {*by, "seed", "iteration", "warm_up", "status", value}  # where every row failed, some are missing
         rows = self.rows
         rows = rows.reindex(columns=[*rows, *(needed - {*rows})])
         rows = rows[~rows["warm_up"].astype(bool)]
+        rows = rows.assign(failed=rows["status"] != "ok")
         iterations = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)
-        slowest = iterations.agg(**{value: (value, "max"), "status": ("status", worst)})
-        good = slowest[value].where(slowest["status"] == "ok")
+        slowest = iterations.agg(**{value: (value, "max"), "failed": ("failed", "any")})
+        good = slowest[value].where(~slowest["failed"])
         grouped = good.groupby(by, sort=False, dropna=False)
+        failures = rows.assign(status=rows["status"].where(rows["failed"])).groupby(by, sort=False, dropna=False)
         table = pd.DataFrame(
             {
                 value: grouped.median(),
                 f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
                 "count": grouped.count(),
-                "status": slowest["status"].groupby(by, sort=False, dropna=False).agg(worst),
+                "status": failures["status"].first().fillna("ok"),
             }
         ).reset_index()
         return of_run(table, self)

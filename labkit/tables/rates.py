@@ -110,3 +110,9 @@ def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.Da
     table["tflops_per_gpu"] = table["tokens_per_s"] * flop / table.get("ranks", 1) / 1e12
     checked = against_limit(table, "tflops_per_gpu", "peak_tflops")
     return checked.rename(columns={"share_of_limit": "mfu"})
+
+
+def statuses(rows: pd.DataFrame, by: list[str]) -> pd.Series:
+    """Return, for each setting of the columns `by`, the first status of its rows that is not "ok", or "ok"."""
+    failed = rows.assign(status=rows["status"].where(rows["status"] != "ok"))
+    return failed.groupby(by, sort=False, dropna=False)["status"].first().fillna("ok")

@@ -41,6 +41,8 @@ def test_a_lesson_reads_the_count_of_its_reports_unless_the_lab_says_why_not():
 
 def test_no_target_of_four_gpus_is_without_a_run():
     table = scorecard()
+    listed = set(table.loc[table["lab"] == "broadcast", "target"])
+    assert listed == {measure.name for measure in measures_of("broadcast") if measure.comparison}
     four = table[table["target"].str.contains("4 GPUs")]
     assert len(four) >= 30 and four["measured"].notna().all(), four[four["measured"].isna()]
     for lab in ("ddp_fsdp", "sharding"):

@@ -9,7 +9,6 @@ from labkit.card.readings import key_figures, readings
 from labkit.tables import measures
 from labkit.tables.goals import NOT_RECORDED, OPEN, is_met, scorecard_of
 from labkit.tables.measures import HOST, LOWER, Measure, Measured, measures_of, ratio
-from labkit.tools.scorecard import scorecard
 
 
 def figure(value: float, spread: float = 0.0) -> Measured:
@@ -54,12 +53,6 @@ def test_goals_are_about_gpus(tmp_path):
     full = scorecard_of(broadcast_run(tmp_path / "full"))
     goals = [one.name for one in measures_of("broadcast") if one.comparison]
     assert full["target"].tolist() == goals
-
-
-def test_the_scorecard_of_all_labs_lists_each_goal():
-    table = scorecard()
-    listed = set(table.loc[table["lab"] == "broadcast", "target"])
-    assert listed == {one.name for one in measures_of("broadcast") if one.comparison}
 
 
 @pytest.mark.parametrize(("spread", "low", "high"), [(0.5, 1.5, 2.5), (math.nan, 2.0, 2.0)])

@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import like, of_run
+from labkit.tables.rates import statuses
 from labkit.theory.lines import fit
 from lessons.collectives import theory as ring
 from lessons.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
@@ -68,8 +69,7 @@ def _timed(run: Run) -> pd.DataFrame:
 def _summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return one row per setting: median_us, spread_us, first_us, message_bytes, count, in_flight and its status."""
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, *by, *_MEASURED, "status"])])  # where every row failed
-    groups = rows.groupby(by, sort=False)
-    table = groups.agg(_MEASURED | {"status": _worst}).reset_index()
+    table = rows.groupby(by, sort=False).agg(_MEASURED).join(statuses(rows, by)).reset_index()
     table["median_us"], table["first_us"] = 1e6 * table["seconds"], 1e6 * table["first_seconds"]
     table["spread_us"] = 1e6 * (table["high_seconds"] - table["low_seconds"]) / 2
     columns = ["in_flight", "message_bytes", "median_us", "spread_us", "count", "first_us", "status"]
@@ -133,11 +133,6 @@ def _limit(gpu: limits.Spec | None, row) -> float | None:
     return limits.bus_bandwidth_limit(gpu, row.ranks, "any" if row.collective == "all-reduce" else "ring")
 
 
-def _worst(statuses: pd.Series) -> str:
-    """Return the first status that is not "ok", or "ok"."""
-    return next((status for status in statuses if status != "ok"), "ok")
-
-
 LATE = 0.1  # of what the clock showed, or claimed: more is a fault
 
 
@@ -168,11 +163,11 @@ def against(run: Run) -> pd.DataFrame:
     nccl_tests_rows = _of(run, "nccl-tests").reindex(
         columns=[*_KEYS, "placement", "seconds", "bus_gb_per_s", "status", "said"]
     )
-    by_seed = nccl_tests_rows[nccl_tests_rows["seconds"].notna()].groupby([*_KEYS, "placement"], sort=False)
-    nccl_tests_times = by_seed.agg({"bus_gb_per_s": "median", "status": _worst}).reset_index()
+    timed, places = nccl_tests_rows[nccl_tests_rows["seconds"].notna()], [*_KEYS, "placement"]
+    nccl_tests_times = timed.groupby(places, sort=False)[["bus_gb_per_s"]].median().join(statuses(timed, places))
     table = our_times.merge(
-        nccl_tests_times[[*_KEYS, "placement", "bus_gb_per_s", "status"]],
-        on=[*_KEYS, "placement"],
+        nccl_tests_times.reset_index(),
+        on=places,
         how="left",
         suffixes=("_ours", "_theirs"),
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.provenance import like, of_run
+from labkit.tables.rates import statuses
 from lessons.attention.tables.speed import WIDTH, physics
 from lessons.attention.theory import (
     MOMENTS,
@@ -115,7 +116,7 @@ def _settings(run: Run) -> pd.DataFrame:
     ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
     settings = rows.groupby(_SETTING, sort=False)
     table = settings[_MEMORY].max().join(ms.reindex(columns=_PHASES).add_suffix("_ms"))
-    table["status"] = settings["status"].agg(lambda states: next((state for state in states if state != "ok"), "ok"))
+    table["status"] = statuses(rows, _SETTING)
     table["gpu"] = run.node.gpus[0].name if run.plan.device == "cuda" else None
     return table.reset_index()
 
