@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = REPOSITORY / "notebooks"  # on Python's path: `lessons` is a folder in it
@@ -20,8 +21,21 @@ PLAN_MODULES = re.compile(r"lessons\.\w+\.plan|labkit\.engine\.call")
 def lesson_names() -> list[str]:
     """Return the names of the lessons, which are the folders of notebooks/lessons, in the order of their notebooks."""
     order = [file.stem.partition("_")[2] for file in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))]
-    names = [file.parent.name for file in LESSONS.glob("*/__init__.py")]
+    names = [file.parent.name for file in front_doors()]
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def front_doors() -> list[Path]:
+    """Return the `__init__.py` of each lesson: what its notebook calls, with its charts, stories and exercises."""
+    return [*LESSONS.glob("*/__init__.py")]
+
+
+def without_front_doors() -> None:
+    """Have this process import a lesson's files without running its front door: a worker needs its plan and worker."""
+    for file in front_doors():
+        package = ModuleType(f"lessons.{file.parent.name}")
+        package.__path__ = [str(file.parent)]
+        sys.modules.setdefault(package.__name__, package)
 
 
 def put_lessons_on_path() -> None:

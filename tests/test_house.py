@@ -82,6 +82,24 @@ def test_importing_labkit_is_fast_and_leaves_gpu_libraries_out():
     assert min(float(seconds) for seconds, *_ in words) < 1.0
 
 
+def test_a_worker_runs_none_of_what_only_the_notebook_needs():
+    """Charts, stories and coursework stay in the kernel: a worker starts with its plan, its theory and itself."""
+    probe = """if True:
+        import importlib, sys
+        from labkit.repository import LESSONS, lesson_names, without_front_doors
+        without_front_doors()
+        import labkit.engine.enter
+        for name in lesson_names():
+            if any((LESSONS / name).glob("worker*")):
+                importlib.import_module(f"lessons.{name}.worker")
+        parts = [module.split(".") for module in sys.modules]
+        rooms = {part[1] for part in parts if part[0] == "labkit" and part[1:]}
+        roles = {part[2] for part in parts if part[0] == "lessons" and part[2:]}
+        print(*sorted(rooms | roles | {"pandas", "IPython"} & {*sys.modules}))"""
+    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["bugs", "engine", "node", "plan", "provenance", "repository", "theory", "worker"]
+
+
 @pytest.fixture
 def house(tmp_path):
     """Return a function that writes one file into an otherwise plausible house and returns its path."""

@@ -27,6 +27,7 @@ from labkit.engine.processes import HELD, MARK, adopt, end_with, set_name
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.worker import Worker
+from labkit.repository import without_front_doors
 
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
 
@@ -82,6 +83,7 @@ def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") ->
     `store` is the file at which the ranks meet, or the meeting of several nodes; without it they meet at torchrun's.
     """
     rank = int(os.environ["RANK"])
+    without_front_doors()
     faulthandler.enable(sys.stderr, all_threads=False)  # a crash in C tells its Python line to the log
     faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
     worker = Worker(run)

@@ -16,6 +16,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from labkit.repository import front_doors
+
 KERNEL_PATH: list[str] = []  # where a worker's module may lie; what is installed is never taken from there
 ALWAYS = (
     "torch",
@@ -68,7 +70,7 @@ def _found(module: str, folders: tuple[str, ...]) -> Path | None:
 
 def load(modules: list[str]) -> None:
     """Import what the modules import; what cannot be imported is left to the worker."""
-    seen: set[Path] = set()  # what several modules import is read once
+    seen = {*front_doors()}  # what several modules import is read once; a worker runs no lesson's front door
     for module in modules:
         statements = []
         with contextlib.suppress(Exception):
