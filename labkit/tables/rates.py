@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 SETTING = ["load", "strategy", "ranks", "batch", "micro_batch"]
-PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16"}
+PEAK = {"float32": "fp32", "tf32": "tf32", "autocast": "bf16", "bfloat16": "bf16", "float8": "fp8"}
 
 
 def rates(run: Run, by: list[str], *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:

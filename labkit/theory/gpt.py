@@ -29,6 +29,7 @@ LADDER = {  # from the report's configuration up, a rung changes one knob and ke
     "larger micro-batch": {},
     "one graph": {"compiled": "whole"},
     "by hand": {"compiled": "by hand", "precision": "bfloat16"},
+    "float8 products": {"compiled": "by hand, float8"},
 }
 
 
@@ -81,7 +82,7 @@ def activations(
     return tokens * ((16 * layers + 2) * hidden + vocabulary) * element_bytes + statistics
 
 
-_COMPILED = ("no", "blocks", "whole", "by hand")
+_COMPILED = ("no", "blocks", "whole", "by hand", "by hand, float8")
 _CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": _COMPILED}
 _SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
 _SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
@@ -94,7 +95,7 @@ class GptTraining(Training):
     A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
     vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
     `compiled` is "no", "blocks" (one graph for all of them, and one for the head), "whole", or "by hand": a step
-    that is written out, and needs no compiler.
+    that is written out, and needs no compiler; "by hand, float8" multiplies the blocks' matrices in float8.
     """
 
     SMALL: ClassVar[dict[str, Any]] = _SMALL

@@ -130,9 +130,9 @@ def same_training(table: pd.DataFrame) -> Markdown:
 
 def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what all knobs together bring, recorded and here; takes two `ladder`s."""
-    best = recorded.loc[recorded["tokens_per_s"].idxmax()]
-    head = f"**In the recorded run the knobs make the step {units.times(best['times_first'])} as fast**"
-    mfu = f", an MFU of {units.percent(best['mfu'])}" if pd.notna(best["mfu"]) else ""
+    times, utilised = recorded["times_first"].max(), recorded["mfu"].max()
+    head = f"**In the recorded run the knobs make the step {units.times(times)} as fast**"
+    mfu = f", with an MFU of up to {units.percent(utilised)}" if pd.notna(utilised) else ""
     rows = here[here["tokens_per_s"].notna()]
     if len(rows) < 2:
         return verdict(f"{head}{mfu}. Here fewer than two settings were measured.")
@@ -141,6 +141,18 @@ def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if last["times_first"] - 1 <= spread:
         return verdict(f"{head}{mfu}. Here no knob makes it faster beyond noise.")
     return verdict(f"{head}{mfu}; here it is {units.times(last['times_first'])}.")
+
+
+def in_float8(table: pd.DataFrame) -> Markdown:
+    """Say what float8 products gain, and how far gradients and losses are from those of bfloat16; takes `float8`."""
+    if table.empty:
+        return verdict("No GPU ran the step in float8 and in bfloat16.")
+    row = table.iloc[0]
+    gain = f"{units.times(row['times'])} as fast" if row["times"] > 1 else "no faster"
+    return verdict(
+        f"**With float8 products the step is {gain}.** Its gradient differs from bfloat16's by "
+        f"{units.percent(row['gradient_away'])}, the loss of no step by more than {units.percent(row['loss_away'])}."
+    )
 
 
 def power_limit(recorded: pd.DataFrame) -> Markdown:

@@ -42,9 +42,25 @@ def ladder(run: Run) -> pd.DataFrame:
     plan: Any = run.plan
     table = rungs(run, per_sample=plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
+    precision = precision.mask(precision.index.str.startswith("float8"), "float8")  # the peak of its products
     steps = run.rows.reindex(columns=["knob", "sm_mhz", "warm_up"])
     table["sm_mhz"] = table["knob"].map(steps[steps["warm_up"] == 0].groupby("knob")["sm_mhz"].median())
     return utilised(table, run, table["knob"].map(precision))
+
+
+def float8(run: Run) -> pd.DataFrame:
+    """Return one row of a `Ladder`'s float8 rung beside "by hand": times, gradient_away, loss_away; none without both.
+
+    times: its rate over that of bfloat16. gradient_away: the median over seeds of the difference's norm over the
+    gradient's. loss_away: the largest difference of a step's losses, from the same weights and samples, over the loss.
+    """
+    rates_of, rows = ladder(run).set_index("knob")["tokens_per_s"], run.rows
+    if not {"by hand", "float8 products"} <= {*rates_of.dropna().index}:
+        return of_run(pd.DataFrame(columns=["times", "gradient_away", "loss_away"]), run)
+    losses = rows[rows["entry"] == "step"].pivot_table(index=["seed", "iteration"], columns="knob", values="loss")
+    away = (losses["float8 products"] / losses["by hand"] - 1).abs().max()
+    times, gradient = rates_of["float8 products"] / rates_of["by hand"], run.entries("gradients")["away"].median()
+    return of_run(pd.DataFrame([{"times": times, "gradient_away": gradient, "loss_away": away}]), run)
 
 
 def batches(run: Run) -> pd.DataFrame:

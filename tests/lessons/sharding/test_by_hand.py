@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from labkit.worker.gpt import Gpt, samples
 from lessons import sharding
-from lessons.sharding.worker import by_hand, measure
+from lessons.sharding.worker import by_hand, float8, measure
 from lessons.sharding.worker.by_hand import ByHand
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -76,6 +76,39 @@ def test_loss_and_every_gradient_are_autograds():
         assert {name: error for name, error in errors.items() if error > 1.5 * usual[name] + 1e-3} == {}
     else:
         assert max(errors.values()) < 1e-5, errors
+
+
+@pytest.mark.parametrize("dtype", [float8.VALUES, float8.GRADIENTS])
+def test_a_cast_keeps_the_largest_value_and_a_few_digits(dtype):
+    """Of a matrix that no block divides, in whose first row one value is far larger than the others."""
+    x = torch.randn(37, 80, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    x[0, 7] = 40.0
+    as_is, transposed = float8.cast(x, dtype)
+    values = as_is.values.float() * as_is.scale
+    assert torch.equal(as_is.values.float().T, transposed.values.float())
+    assert values[0, 7].item() == pytest.approx(40.0) and as_is.scale.item() == pytest.approx(
+        40 / torch.finfo(dtype).max
+    )
+    digits = {float8.VALUES: 2**-4, float8.GRADIENTS: 2**-3}[dtype]
+    wrong = (values - x).abs() > digits * x.abs() + as_is.scale * torch.finfo(dtype).smallest_normal
+    assert wrong.float().mean() < (0 if ON_GPU else 0.06) + 1e-9  # the interpreter loses the carry of some roundings
+
+
+def test_gradients_in_float8_are_those_of_bfloat16_but_for_its_digits():
+    plan = plan_of(hidden=48, heads=3, sequence=16)  # 3 × 16 rows: _scaled_mm takes multiples of 16
+    trainer = ByHand(model_of(plan, "bfloat16"), BATCH, RATE, in_float8=True)
+    before = trainer.flat.clone()
+    if ON_GPU:
+        assert 0.01 < trainer.away_in_float8([batch_of(plan)]) < 0.25
+        assert torch.equal(trainer.flat, before), "nothing is updated"
+    layer = SimpleNamespace(weight=torch.randn(32, 48).to(before), bias=torch.randn(32).to(before))
+    layer.d_weight = torch.empty_like(layer.weight)
+    x, d = torch.randn(64, 48).to(before), torch.randn(64, 32).to(before)
+    y, factors = float8.float8_linear(layer, x)
+    d_x = float8.float8_linear_back(layer, d, factors)
+    exact = [x @ layer.weight.T + layer.bias, d @ layer.weight, d.T @ x]
+    for values, of in zip((y, d_x, layer.d_weight), exact, strict=True):
+        assert 0.01 < (values - of).float().norm() / of.float().norm() < 0.15
 
 
 def test_several_steps_are_those_of_torchs_adamw():
@@ -163,7 +196,7 @@ import json, os, subprocess, tempfile
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from lessons.sharding.worker import by_hand
+from lessons.sharding.worker import by_hand, float8
 
 def told(kernel, pointers, others, constants, warps):
     signature = pointers | others | dict.fromkeys(constants, "constexpr")
@@ -197,6 +230,8 @@ print(json.dumps({
                                 {"GELU": gelu_too, "ROWS": 16, "WIDE": 256}, 4) for gelu_too in (True, False)},
     "loss": told(by_hand.cross_entropy_kernel, loss, {"V": "i32", "share": "fp32"}, {"WIDE": 4096}, 8),
     "adamw": told(by_hand.adamw_kernel, adamw, {"n": "i32"}, knobs, 8),
+    "cast": told(float8.cast_kernel, half("X") | single("SCALE") | dict.fromkeys(("ROWS", "COLUMNS"), "*fp8e4nv"),
+                 {"M": "i32", "K": "i32"}, {"TOP": 448.0, "BLOCK": 64}, 4),
 }))
 """
 

@@ -96,7 +96,7 @@ def rungs(*rates, mfu=0.52, spread=1.0):
 @pytest.mark.parametrize(
     ("here", "said"),
     [
-        (rungs(8e3, 20e3, 16e3), "the knobs make the step 3.7× as fast**, an MFU of 52 %; here it is 2.5×."),
+        (rungs(8e3, 20e3, 16e3), "the knobs make the step 3.7× as fast**, with an MFU of up to 52 %; here it is 2.5×."),
         (rungs(100.0, 100.5), "Here no knob makes it faster beyond noise"),
         (rungs(100.0, 150.0, spread=90.0), "Here no knob makes it faster beyond noise"),
         (rungs(100.0), "Here fewer than two settings"),
@@ -105,6 +105,21 @@ def rungs(*rates, mfu=0.52, spread=1.0):
 def test_fastest_step(here, said):
     assert said in sharding.fastest_step(here, rungs(26e3, 52e3, 97e3)).data
     assert "MFU" not in sharding.fastest_step(here, rungs(26e3, 52e3, mfu=NAN)).data
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            [(1.25, 0.1, 1e-4)],
+            "1.2× as fast.** Its gradient differs from bfloat16's by 10 %, the loss of no step by more",
+        ),
+        ([(0.9, 0.1, 1e-4)], "the step is no faster.**"),
+        ([], "No GPU ran the step"),
+    ],
+)
+def test_in_float8(rows, said):
+    assert said in sharding.in_float8(table(*rows, columns=["times", "gradient_away", "loss_away"])).data
 
 
 def sizes(*rates, peaks=True):

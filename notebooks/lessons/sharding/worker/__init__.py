@@ -47,7 +47,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model under its strategy and measure what the plan asks for."""
-    if point.compiled == "by hand":
+    if point.compiled.startswith("by hand"):
         _run_by_hand(worker, point, group)
         return
     option = getattr(point, "option", "")
@@ -82,8 +82,12 @@ def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGrou
     """Time the step that is written out, from the same weights and on the same samples."""
     from lessons.sharding.worker.by_hand import ByHand  # Triton is needed for this alone
 
-    trainer = ByHand(Gpt(worker.plan, point, worker.device), point.micro_batch, _LEARNING_RATE)
-    time_steps(worker, trainer, feed(worker, point), group)
+    model, in_float8 = Gpt(worker.plan, point, worker.device), point.compiled.endswith("float8")
+    trainer, next_batches = ByHand(model, point.micro_batch, _LEARNING_RATE, in_float8=in_float8), feed(worker, point)
+    if in_float8:
+        worker.record(entry="gradients", away=trainer.away_in_float8(next_batches()))
+        next_batches = feed(worker, point)
+    time_steps(worker, trainer, next_batches, group)
 
 
 def feed(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:

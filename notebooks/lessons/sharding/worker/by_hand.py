@@ -18,6 +18,7 @@ import triton.language as tl
 
 from labkit.worker.gpt import Gpt
 from labkit.worker.trainer import Batch
+from lessons.sharding.worker.float8 import float8_linear, float8_linear_back
 
 EPSILON, DECAY, BETAS = 1e-8, 0.01, (0.9, 0.999)  # as torch's AdamW
 PROGRAMS = 528  # of LayerNorm's backward, each with its own sums: four on each of an H200's processors find registers
@@ -158,14 +159,18 @@ class Layer(NamedTuple):
     d_three: torch.Tensor
 
 
-def linear(layer: Layer, x: torch.Tensor) -> torch.Tensor:
-    return torch.addmm(layer.bias, x, layer.weight.T)
+def linear(layer: Layer, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return x · Wᵀ + bias, and what the backward needs of the factors: x."""
+    return torch.addmm(layer.bias, x, layer.weight.T), x
 
 
 def linear_back(layer: Layer, d: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Return the gradient of x, of the output's gradient `d`; the weight's goes where it belongs."""
     torch.mm(d.T, x, out=layer.d_weight)
     return d @ layer.weight
+
+
+_IN_BFLOAT16, _IN_FLOAT8 = (linear, linear_back), (float8_linear, float8_linear_back)
 
 
 def norm(layer: Layer, s: torch.Tensor, added: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -225,8 +230,9 @@ def attend_back(d: torch.Tensor, qkv: tuple[torch.Tensor, ...], kept: tuple) -> 
 class ByHand:
     """A GPT-2's weights, taken over from a model, and what trains them: `step`, as a Trainer's, of one micro-batch."""
 
-    def __init__(self, model: Gpt, batch: int, rate: float):
+    def __init__(self, model: Gpt, batch: int, rate: float, *, in_float8: bool = False):
         block: Any = model.blocks[0]
+        self.linear, self.linear_back = _IN_FLOAT8 if in_float8 else _IN_BFLOAT16
         self.batch, self.rate, self.heads = batch, rate, block.heads
         named = {name: weight.detach() for name, weight in model.named_parameters()}
         self.flat = torch.cat([weight.flatten() for weight in named.values()])
@@ -263,9 +269,7 @@ class ByHand:
     @torch.no_grad()
     def step(self, micro_batches: list[Batch]) -> torch.Tensor:
         """Run one step and return the mean loss; the second step captures it, and from then on it is replayed."""
-        ((tokens, targets),) = micro_batches
-        self.tokens.copy_(tokens.view(-1), non_blocking=True)
-        self.targets.copy_(targets.view(-1), non_blocking=True)
+        self.take(micro_batches)
         if self.ran and self.flat.is_cuda and self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
@@ -276,6 +280,23 @@ class ByHand:
             self.run()
         self.ran = True
         return self.losses.mean()
+
+    def take(self, micro_batches: list[Batch]) -> None:
+        ((tokens, targets),) = micro_batches
+        self.tokens.copy_(tokens.view(-1), non_blocking=True)
+        self.targets.copy_(targets.view(-1), non_blocking=True)
+
+    @torch.no_grad()
+    def away_in_float8(self, micro_batches: list[Batch]) -> float:
+        """Return how far float8 moves the gradient, over the norm of the one in bfloat16; nothing is updated."""
+        self.take(micro_batches)
+        gradients, products = [], (self.linear, self.linear_back)
+        for self.linear, self.linear_back in (_IN_FLOAT8, _IN_BFLOAT16):
+            self.backward(*self.forward())
+            gradients.append(self.gradients.clone())
+        self.linear, self.linear_back = products
+        difference = torch.linalg.vector_norm(gradients[0] - gradients[1], dtype=torch.float32)
+        return (difference / torch.linalg.vector_norm(gradients[1], dtype=torch.float32)).item()
 
     def run(self) -> None:
         self.backward(*self.forward())
@@ -293,26 +314,27 @@ class ByHand:
 
     def block(self, block: SimpleNamespace, s: torch.Tensor, added: torch.Tensor) -> tuple:
         """Return what the backward needs, the stream, and what is to be added to it: the next LayerNorm does that."""
-        first = norm(block.norm1, s, added)
-        qkv = heads_of(linear(block.qkv, first[1]), self.batch, self.heads)
+        s1, x1, stats1 = norm(block.norm1, s, added)
+        packed, x1 = self.linear(block.qkv, x1)
+        qkv = heads_of(packed, self.batch, self.heads)
         attended = attend(*qkv)
-        mixed = attended[0].transpose(1, 2).reshape(s.shape)
-        second = norm(block.norm2, first[0], linear(block.out, mixed))
-        u = linear(block.up, second[1])
-        active = torch.nn.functional.gelu(u, approximate="tanh")
-        return first, qkv, attended, mixed, second, u, active, second[0], linear(block.down, active)
+        added, mixed = self.linear(block.out, attended[0].transpose(1, 2).reshape(s.shape))
+        s2, x2, stats2 = norm(block.norm2, s1, added)
+        u, x2 = self.linear(block.up, x2)
+        added, active = self.linear(block.down, torch.nn.functional.gelu(u, approximate="tanh"))
+        return s1, x1, stats1, qkv, attended, mixed, s2, x2, stats2, u, active, s2, added
 
     def block_back(self, block: SimpleNamespace, kept: tuple, d_s: torch.Tensor) -> torch.Tensor:
         """Return the gradient of the stream before the block, of that after it; all others go into the flat tensor."""
-        (s1, x1, stats1), qkv, attended, mixed, (s2, x2, stats2), u, active = kept
-        d = linear_back(block.down, d_s, active)
+        s1, x1, stats1, qkv, attended, mixed, s2, x2, stats2, u, active = kept
+        d = self.linear_back(block.down, d_s, active)
         d = gelu_back(block.up, d, u)  # and the gradient of up's bias
-        d = linear_back(block.up, d, x2)
+        d = self.linear_back(block.up, d, x2)
         d_s = norm_back(block.norm2, d, s2, stats2, d_s)  # and those of γ, β and of out's bias
-        d = linear_back(block.out, d_s, mixed)
+        d = self.linear_back(block.out, d_s, mixed)
         d = attend_back(d.view(self.batch, -1, self.heads, qkv[0].shape[-1]).transpose(1, 2), qkv, attended)
-        d = torch.stack([part.transpose(1, 2) for part in d], 2).view(len(x1), -1)
-        d = linear_back(block.qkv, gelu_back(block.qkv, d), x1)
+        d = torch.stack([part.transpose(1, 2) for part in d], 2).view(s1.shape[0], -1)
+        d = self.linear_back(block.qkv, gelu_back(block.qkv, d), x1)
         return norm_back(block.norm1, d, s1, stats1, d_s)  # and those of γ, β and of the block before's last bias
 
     def backward(self, kept: list[tuple], last: tuple) -> None:
