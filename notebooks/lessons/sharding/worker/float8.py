@@ -42,7 +42,12 @@ def cast_kernel(X, SCALE, ROWS, COLUMNS, M, K, TOP: tl.constexpr, BLOCK: tl.cons
 
 
 def cast(x: torch.Tensor, dtype: torch.dtype) -> tuple[Cast, Cast]:
-    """Return x (M, K) in float8, scaled by its largest value, and its transpose (K, M)."""
+    """Return x (M, K) in float8, scaled by its largest value, and its transpose (K, M).
+
+    Raises TypeError unless x is bfloat16: Triton 3.6 stores the transpose of a float32 matrix wrongly (tried on an H200).
+    """
+    if x.dtype != torch.bfloat16:
+        raise TypeError(f"x is {x.dtype}: torch.bfloat16 is what is cast")
     (m, k), top = x.shape, torch.finfo(dtype).max
     scale = torch.linalg.vector_norm(x, torch.inf).float().clamp(min=1e-20) / top
     rows, columns = (torch.empty(shape, dtype=dtype, device=x.device) for shape in ((m, k), (k, m)))
