@@ -178,9 +178,10 @@ def test_measures(tmp_path, scaled):
     figures = [500 / 540, 100 / 6, len(sharding.sent(run))]
     assert card["measured"].tolist()[1:] == pytest.approx(figures, abs=1e-3)
     ladder = full(sharding.Ladder, gpus=1)
-    for step, met in ((78.0, True), (79.3, False)):  # 8 · 1024 tokens at 3.2 times the published rate take 78.6 ms
+    # 8 · 1024 tokens at 3.2 times the published rate take 78.6 ms; at 3.25, float8's goal, 77.4 ms.
+    for step, met in ((76.0, [True, True]), (78.0, [True, False]), (79.3, [False, False])):
         card = scorecard_of(made(tmp_path / f"{step}", ladder, lambda point, ms=step: ms * point.batch / 8))
-        assert card["met"].tolist() == [met]
+        assert card["met"].tolist() == met
         assert card["measured"].iloc[0] == pytest.approx(8 * 1024e3 / step / 32582, abs=1e-3)
     card = scorecard_of(profiled(tmp_path / "apart", waits=5.0))
     assert (card["measured"].tolist(), card["met"].tolist()) == ([10], [False])

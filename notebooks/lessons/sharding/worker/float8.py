@@ -9,14 +9,11 @@ of its own, 8 % of a step on an H100; the scales of earlier steps would save it,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
-
-if TYPE_CHECKING:
-    from lessons.sharding.worker.by_hand import Layer
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 BLOCK = 64  # rows and columns that a program casts
@@ -44,7 +41,7 @@ def cast_kernel(X, SCALE, ROWS, COLUMNS, M, K, TOP: tl.constexpr, BLOCK: tl.cons
 def cast(x: torch.Tensor, dtype: torch.dtype) -> tuple[Cast, Cast]:
     """Return x (M, K) in float8, scaled by its largest value, and its transpose (K, M).
 
-    Raises TypeError unless x is bfloat16: Triton 3.6 stores the transpose of a float32 matrix wrongly (tried on an H200).
+    Raises TypeError unless x is bfloat16: Triton 3.6 stores the transpose of a float32 matrix wrongly (H200).
     """
     if x.dtype != torch.bfloat16:
         raise TypeError(f"x is {x.dtype}: torch.bfloat16 is what is cast")
@@ -61,13 +58,13 @@ def product(a: Cast, b: Cast, **options: Any) -> torch.Tensor:
     return torch._scaled_mm(a.values, b.values.T, a.scale, b.scale, out_dtype=torch.bfloat16, **options)
 
 
-def float8_linear(layer: Layer, x: torch.Tensor) -> tuple[torch.Tensor, tuple[Cast, Cast]]:
-    """Return x · Wᵀ + bias, and what the backward needs of the factors: both transposed."""
+def float8_linear(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, tuple[Cast, Cast]]:
+    """Return x · Wᵀ + bias of a Layer of by_hand.py, and what its backward needs of the factors: both transposed."""
     (rows, columns), (weight, transposed) = cast(x, VALUES), cast(layer.weight, VALUES)
     return product(rows, weight, bias=layer.bias, use_fast_accum=True), (columns, transposed)
 
 
-def float8_linear_back(layer: Layer, d: torch.Tensor, factors: tuple[Cast, Cast]) -> torch.Tensor:
+def float8_linear_back(layer: Any, d: torch.Tensor, factors: tuple[Cast, Cast]) -> torch.Tensor:
     """Return the gradient of x, of the output's gradient `d`; the weight's goes where it belongs."""
     x, weight = factors
     rows, columns = cast(d, GRADIENTS)
