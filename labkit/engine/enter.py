@@ -97,7 +97,7 @@ def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") ->
         worker.join(run.plan, meeting_place(store))
         worker.barrier()
         worker.reached("the ranks meet")
-        before = _probed(worker, probes.probe, everything=worker.plan.probed_first)
+        before = _probed(worker, probes.probe)
         worker.reached("conditions are measured")
         if hasattr(lab, "prepare"):
             worker.state = lab.prepare(worker)
@@ -118,12 +118,12 @@ def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") ->
     dist.destroy_process_group()
 
 
-def _probed(worker: Worker, probe: Callable[..., dict[str, float]], *, everything: bool = True) -> dict[str, float]:
+def _probed(worker: Worker, probe: Callable[[Any], dict[str, float]]) -> dict[str, float]:
     """Return what this rank can tell of its host and GPU; nothing with LABKIT_CONDITIONS=0."""
     if os.environ.get(CONDITIONS) == "0":
         return {}
     with contextlib.suppress(Exception):  # what the lab has left behind may stand in the way
-        return probe(worker.device if everything else None)
+        return probe(worker.device)
     return {}
 
 

@@ -42,7 +42,6 @@ class Plan:
     most: ClassVar[int | None] = None  # workers that the plan can use; `sized` starts no more. None: any number
     one_node: ClassVar[bool] = False  # whether a process uses GPUs of other ranks, so that all must be on its node
     several_nodes: ClassVar[bool] = False  # whether its lesson launches it on several nodes: no agent here serves it
-    probed_first: ClassVar[bool] = True  # whether a worker may use its GPU before it measures the first point
     # Knobs of either size that are not the class's defaults; those of its bases hold, too. FEW: workers of a small run.
     SMALL: ClassVar[dict[str, Any]] = {}
     FULL: ClassVar[dict[str, Any]] = {}

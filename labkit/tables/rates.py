@@ -81,7 +81,7 @@ def ladder(run: Run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFr
     table = rates(run, ["knob", "batch"], per_sample=per_sample, unit=unit)
     rate = table[f"{unit}_per_s"]
     table["times_previous"], table["times_first"] = rate / rate.ffill().shift(), rate / rate.bfill().iloc[0]
-    return like(table, table, unit=unit)
+    return table
 
 
 def strategies(run: Run) -> pd.DataFrame:

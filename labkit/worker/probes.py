@@ -17,14 +17,14 @@ ENQUEUE_SECONDS = 0.04
 COPY_BYTES, COPIES = 64 * 2**20, 8
 
 
-def probe(device: torch.device | None) -> dict[str, float]:
+def probe(device: torch.device) -> dict[str, float]:
     """Return python_call_ns, and of a GPU enqueue_us and pinned_copy_gb_per_s, as far as they can be measured.
 
     All ranks call it at the same time: the host's cores and links are shared then as they are while points are
     measured. Means over 20 and 40 ms, so that the time in which another process has the core is counted.
     """
     measured = {"python_call_ns": round(python_call_ns(), 2)}
-    if device is not None and device.type == "cuda":
+    if device.type == "cuda":
         for name, measure in (("enqueue_us", enqueue_us), ("pinned_copy_gb_per_s", pinned_copy_gb_per_s)):
             try:
                 measured[name] = round(measure(device), 3)

@@ -3,7 +3,7 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.theory.transformer import NAMES, forward_flop
-from lessons.benchmarking.plan import MODES, PHASES, VARIANTS, FirstCalls, Launches, Profiles, Steps, Trial
+from lessons.benchmarking.plan import MODES, PHASES, VARIANTS, Launches, Profiles, Steps, Trial
 from lessons.benchmarking.theory import FORWARDS, attention_work
 
 HOST_US, FIXED_US, KERNELS = 6.0, 100.0, 25  # a launch; a phase's rest, of Steps; kernels a layer
@@ -72,31 +72,6 @@ def launches_run(folder, *, device="cuda", size="full", host_us=HOST_US, off=1.0
             rows += [knobs | {"mode": "graph", "enqueue_ms": 0.01} | row for row in _times(gpu, 3, plan.repeats)]
         counts = {"kernels": kernels, "busy_ms": 0.9 * gpu, "iteration": 0, "warm_up": False}
         rows.append(_knobs(point) | {"entry": "kernels"} | counts)
-    return _write(folder, plan, rows, device)
-
-
-def firsts_run(folder, *, device="cuda", size="full", extra_us=400_000.0, mhz=(1980.0, 1980.0)):
-    """Writes a FirstCalls run: the first step loads code for `extra_us`, and asks the driver for memory."""
-    plan, rows = _plan(FirstCalls, device, size), []
-    for point in plan.points():
-        for iteration in range(plan.iterations):
-            loading, ms = (extra_us, 5 + extra_us / 1e3) if iteration == 0 else (0.0, 5.0)
-            at = {"iteration": iteration, "warm_up": False}
-            seen = {"ms": ms}
-            if device == "cuda":
-                seen |= {"device_allocations": 30 if iteration == 0 else 0, "sm_mhz": mhz[iteration > 0]}
-            rows.append(_knobs(point) | {"entry": "iteration"} | at | seen)
-            events = {
-                ("Runtime Triggered Module Loading", "loads code"): (40, loading),
-                ("cudaMalloc", "allocates"): (30, loading / 40),
-                ("cudaLaunchKernel", "launches"): (900, 2000.0),
-                ("aten::mm", "operators"): (400, 1500.0),
-            }
-            for (event, kind), (calls, us) in events.items():
-                if us:
-                    what = {"entry": "event", "event": event, "kind": kind, "calls": calls, "self_us": us}
-                    what["longest_us"] = 0.9 * us if event == "cudaMalloc" else us / calls
-                    rows.append(_knobs(point) | at | what)
     return _write(folder, plan, rows, device)
 
 
@@ -176,4 +151,4 @@ def trial_run(folder, *, device="cuda", variants=VARIANTS):
     return _write(folder, plan, rows, device)
 
 
-__all__ = ["MODES", "NAMES", "SHOWN", "firsts_run", "launches_run", "profiles_run", "steps_run", "trial_run"]
+__all__ = ["MODES", "NAMES", "SHOWN", "launches_run", "profiles_run", "steps_run", "trial_run"]

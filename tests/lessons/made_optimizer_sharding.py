@@ -1,9 +1,9 @@
-"""Makes runs of lab 11 by hand: memory around an update, times of steps, buckets."""
+"""Makes runs of lab 11 by hand: memory around an update, times of steps."""
 
 from made import CPU, gpu_node, write_run
 
 from labkit.theory.transformer import activations
-from lessons.optimizer_sharding.plan import Buckets, Memory, Steps
+from lessons.optimizer_sharding.plan import Memory, Steps
 from lessons.optimizer_sharding.tables import MIB, sizes
 from lessons.optimizer_sharding.theory import MOMENTS, ledger
 
@@ -57,15 +57,3 @@ def steps_run(folder, times=TIMES, *, device="cuda", size="full", spread=0.02, *
                 row["ms"] *= faster if part != "step" else 1
                 rows += [(rank, vars(point) | row) for rank in range(2)]
     return write_run(folder, plan, gpu_node(2) if device == "cuda" else CPU, rows)
-
-
-def buckets_run(folder, times=((60, 15), (24, 16), (20, 17), (19, 17), (22, 17), (29, 18)), *, spread=0.02):
-    """Write a run of updates and their local parts (ms) by bucket."""
-    plan = Buckets(device="cuda", gpus=2, size="full")
-    rows = []
-    for point, pair in zip(plan.points(), times, strict=True):
-        for part, ms in zip(("update", "local"), pair, strict=True):
-            for iteration, factor in enumerate((9, 1 - spread, 1, 1 + spread)):
-                row = {"part": part, "iteration": iteration, "warm_up": iteration == 0, "ms": ms * factor}
-                rows += [(rank, vars(point) | row) for rank in range(2)]
-    return write_run(folder, plan, gpu_node(2), rows)

@@ -1,8 +1,8 @@
-"""Makes runs of lab 13 by hand: epochs with their parts, single steps, trainings, rungs, messages, trials."""
+"""Makes runs of lab 13 by hand: epochs with their parts, single steps, trainings, messages, trials."""
 
 from made import CPU, gpu_node, write_run
 
-from lessons.scaling.plan import RUNGS, Accuracy, Communication, Epochs, Knobs, Messages
+from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages
 from lessons.scaling.tables import PARTS
 
 SHARES = {"input": 0.04, "copy": 0.02, "forward": 0.3, "backward": 0.5, "exposed": 0.06, "optimizer": 0.07}
@@ -77,17 +77,6 @@ def accuracy_run(folder, percent: dict, *, device="cuda", gpus=4, spread=0.5, **
             row = {"entry": "training", "iteration": epoch, "epoch": epoch, "steps": plan.training // point.batch}
             row |= {"seconds": 8.0 / point.ranks, "train_loss": 1.0, "train_percent": reached - 3}
             rows.append((0, vars(point) | row | {"test_percent": reached}))
-    return write_run(folder, plan, _node(plan), rows)
-
-
-def knobs_run(folder, images_per_s=(12e3, 20e3, 21e3, 30e3, 33e3, 40e3, 60e3), *, device="cuda"):
-    """Write rungs of these rates."""
-    plan = Knobs(**_common(device, 1), rungs=RUNGS[: len(images_per_s)])
-    rows = []
-    for point, rate in zip(plan.points(), images_per_s, strict=True):
-        for iteration, factor in enumerate((0.99, 1.0, 1.01)):
-            row = {"entry": "step", "iteration": iteration, "step_ms": 1e3 * point.batch / rate * factor}
-            rows.append((0, vars(point) | row))
     return write_run(folder, plan, _node(plan), rows)
 
 

@@ -175,14 +175,6 @@ SLIPS = {
         ("< efficiency", "< 1 - efficiency", "complement"),
         ("/ (micro_batches * compute_s + communication_s)", "/ communication_s", "ratio"),
     ],
-    "beyond_the_node.mesh_groups": [
-        ("[inside, between]", "[between, inside]", "swapped"),
-        ("[inside, between]", "inside", "inside_only"),
-        ("[inside, between]", "[inside, between[:1]]", "leaders"),
-        ("node * per_node + place", "place * nodes + node", "round_robin"),
-        ("node * per_node + place", "place", "local"),
-        ("node * per_node + place", "node * per_node + place + 1", "from_one"),
-    ],
     "beyond_the_node.hierarchical_seconds": [
         ("inside + between + inside", "inside + between", "no_gather"),
         ("inside + between + inside", "between", "between_only"),

@@ -20,7 +20,7 @@ from lessons.attention.exercises import (
     why_four_matrices,
 )
 from lessons.attention.explorer import explore
-from lessons.attention.plan import Errors, Memory, Plain, Race, Sweep, Trial, Tuning
+from lessons.attention.plan import Errors, Memory, Plain, Race, Sweep, Trial
 from lessons.attention.story import (
     clock_waits,
     exact,
@@ -28,14 +28,13 @@ from lessons.attention.story import (
     host_or_kernel,
     in_one_minute,
     matrices,
-    tile_choice,
     what_waiting_less_gains,
     who_fits,
 )
 from lessons.attention.tables.memory import errors, held, plain
 from lessons.attention.tables.printed import printed_times
-from lessons.attention.tables.speed import floor, generations, race, steps, sweep, tiles
+from lessons.attention.tables.speed import floor, generations, race, steps, sweep
 from lessons.attention.theory import example, tiled
 
-RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "tuning", "race", "trial")}
+RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "race", "trial")}
 RECORDED |= {name: f"h100/attention/{name}" for name in ("plain", "sweep")}  # on the GPU that the reports timed, too

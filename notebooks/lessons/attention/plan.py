@@ -1,4 +1,4 @@
-"""Knobs of lab 08: plain attention and its memory, sweeps and races of implementations, errors, tiles and bugs."""
+"""Knobs of lab 08: plain attention and its memory, sweeps and races of implementations, errors and bugs."""
 
 from __future__ import annotations
 
@@ -185,17 +185,6 @@ class Errors(Attention):
             fits = {"tiled": queries * keys <= self.tiled_most, "hopper_exact": is_hoppers}
             if fits.get(implementation, True):
                 yield dict(zip(names, (precision, *shape, implementation), strict=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuning(Attention):
-    """The candidates for each kernel's tile, and the one that is chosen."""
-
-    SMALL: ClassVar[dict[str, Any]] = {"sequences": (32,), "head_dims": (16,), "heads": 1}
-
-    implementations: tuple[str, ...] = ("flash",)
-    sequences: tuple[int, ...] = (1024, 16384)
-    head_dims: tuple[int, ...] = (64, 128)
 
 
 @dataclass(frozen=True, kw_only=True)

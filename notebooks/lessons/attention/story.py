@@ -123,24 +123,6 @@ def exact(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     )
 
 
-def tile_choice(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say which tile forward took and what another one costs; of `tiles`, at the longest length, least d."""
-    parts = []
-    for table in (here, recorded):
-        rows = table[(table["sequence"] == table["sequence"].max()) & (table["head_dim"] == table["head_dim"].min())]
-        parts.append(rows.assign(run=where(table)))
-    shown = pd.concat(parts)[["run", "kernel", "tile", "ms", "slower_than_best"]]
-    for name in ("ms", "slower_than_best"):
-        shown[name] = ["–" if math.isnan(value) else f"{value:.2f}" for value in shown[name]]
-    forward = parts[1][parts[1]["kernel"] == "forward"]
-    tile, worst = forward[forward["chosen"]]["tile"].iloc[0].split(",")[0], forward["slower_than_best"].max()
-    sentence = (
-        f"**Recorded: forward takes the tile {tile}; the slowest candidate takes {units.times(worst)} its time.**"
-    )
-    summary = "All candidates, with the time of each over that of the fastest; a CPU has one tile and no time for it"
-    return verdict(sentence, shown.rename(columns={"slower_than_best": "over the fastest"}), summary=summary)
-
-
 def host_or_kernel(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say how our FlashAttention's time compares with its rival's by both clocks; of `race`."""
     interpreted = fact(here, "interpreted")

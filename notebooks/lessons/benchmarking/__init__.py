@@ -20,7 +20,7 @@ from lessons.benchmarking.exercises import (
     why_so_far,
 )
 from lessons.benchmarking.explorer import explore
-from lessons.benchmarking.plan import FirstCalls, Launches, Profiles, Steps, Trial
+from lessons.benchmarking.plan import Launches, Profiles, Steps, Trial
 from lessons.benchmarking.story import (
     bytes_or_flop,
     clocks_agree,
@@ -32,14 +32,11 @@ from lessons.benchmarking.story import (
     launch_model,
     launches_or_fusion,
     mean_or_median,
-    only_the_first,
 )
 from lessons.benchmarking.tables import (
     accounts,
     export_trace,
     families,
-    first_calls,
-    first_iterations,
     iterations,
     launches,
     modes,
@@ -50,4 +47,4 @@ from lessons.benchmarking.tables import (
     warm_ups,
 )
 
-RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "firstcalls", "launches", "profiles", "trial")}
+RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "launches", "profiles", "trial")}

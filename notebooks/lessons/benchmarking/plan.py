@@ -1,4 +1,4 @@
-"""Knobs of lab 06: timed steps, first iterations, profiles, launches by depth and width, and broken benchmarks."""
+"""Knobs of lab 06: timed steps, profiles, launches by depth and width, and broken benchmarks."""
 
 from __future__ import annotations
 
@@ -127,18 +127,6 @@ class Products(Benchmark):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for precision in self.precisions:
             yield {"precision": precision, "side": self.side // 2 if precision == "float32" else self.side}
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirstCalls(Benchmark):
-    """The first steps of a fresh process under the profiler: which events are in them, and in no later step."""
-
-    probed_first: ClassVar[bool] = False
-
-    iterations: int = 6
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        yield {"model": "small", "precision": "float32", "mode": "eager"}
 
 
 @dataclass(frozen=True, kw_only=True)

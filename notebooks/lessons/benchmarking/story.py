@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 _GAIN = 1.05  # a factor below this is no gain
 _EXPLAINED = 0.10  # of a measured time: what the launch model may miss
 _CLOSE = 0.03  # of the clock: two clocks that agree
-_ONE_CALL = 0.7  # of the extra time of all calls: one of them makes it
 _FALLS = 0.01  # a share that falls by less is the same
-_NAMED = 6  # events in a table
 _LARGE = 0.03  # of a step: operators that a table shows
 _NO_GPU = "no GPU"
-_SPENT = {"loads code": "loading code", "allocates": "requests for memory", "sets up": "set-up", "waits": "waiting"}
 
 
 def larger_is_faster(table: pd.DataFrame) -> Markdown:
@@ -71,43 +68,6 @@ def mean_or_median(table: pd.DataFrame) -> Markdown:
         return verdict("The first iterations do not move the mean more than the median.", shown)
     sentence = f"**Without warm-ups, {_place(table)}, a forward's mean is {units.times(mean)} as large"
     return verdict(f"{sentence}**, its median {units.times(median)}.", shown)
-
-
-def only_the_first(here: Run, recorded: Run) -> Markdown:
-    """Say what a first step does that later ones do not; the events of both runs folded below."""
-    times, shown, kinds = [], [], pd.Series()
-    for run in (here, recorded):
-        steps, events = tables.first_iterations(run), tables.first_calls(run)
-        first, later = steps["ms"].iloc[0], steps["ms"].iloc[2:].median()
-        times.append(units.times(first / later))
-        kinds = events.groupby("kind")["extra_ms"].sum().sort_values(ascending=False)
-        top = events[(events["event"] != "other") & (events["kind"] != "Python") & (events["extra_ms"] > 0)]
-        top = top.head(_NAMED).assign(one_call=lambda rows: rows["longest_ms"] > _ONE_CALL * rows["extra_ms"])
-        columns = {"event": "event", "kind": "kind", "calls_first": "calls", "extra_ms": "ms more than later"}
-        columns |= {"one_call": "nearly all in one call"}
-        table = top[[*columns]].rename(columns=columns).replace({True: "yes", False: "no"})
-        shown.append(f"{_place(steps).capitalize()}:\n\n{as_table(table)}{_asked(steps)}")
-    sentence = f"**A first step takes {times[0]} as long as later ones here**, {times[1]} as recorded."
-    spent = [_SPENT.get(kind, kind) for kind in kinds[kinds > 0].index[:3]]
-    sentence = f"{sentence} The recorded surplus is mostly {listed(spent)}." if spent else sentence
-    return _folding(sentence, "The events with the largest surplus", *shown)
-
-
-def _folding(sentence: str, summary: str, *texts: str) -> Markdown:
-    """Return a verdict with texts and tables folded below it."""
-    below = folded(summary, "\n\n".join(texts))
-    return Markdown(f"{verdict(sentence).data}\n\n{below}")
-
-
-def _asked(steps: pd.DataFrame) -> str:
-    """Say how often the allocator asked the driver for memory, and whether the GPU's clock rose."""
-    asked, mhz = steps["device_allocations"], steps["sm_mhz"]
-    if asked.isna().any() or mhz.isna().any():
-        return ""
-    clock = "still rose" if mhz.iloc[-1] > 1.02 * mhz.iloc[0] else "did not rise"
-    first, second, later = (units.count(number) for number in (asked.iloc[0], asked.iloc[1], asked.iloc[2:].sum()))
-    requests = f"the allocator asked the driver for memory {first} times, then {second} and {later} times"
-    return f"\n\nIn the first step {requests}. The GPU's clock {clock} after it."
 
 
 def faster_units(table: pd.DataFrame) -> Markdown:
@@ -169,7 +129,8 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         "takes what the small forward says just before. "
         f"One more layer is {kernels} kernels: {host} µs of the host and {gpu} µs of the GPU."
     )
-    return _folding(sentence, "All figures", as_table(shown), more)
+    below = folded("All figures", f"{as_table(shown)}\n\n{more}")
+    return Markdown(f"{verdict(sentence).data}\n\n{below}")
 
 
 def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:

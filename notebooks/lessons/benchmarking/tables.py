@@ -109,29 +109,6 @@ def warm_ups(run: Run) -> pd.DataFrame:
     return of_run(pd.DataFrame(stretches, columns=columns), run)
 
 
-def first_calls(run: Run) -> pd.DataFrame:
-    """Return one row per event of the host, most that only the first iteration has above: event, kind, and its times.
-
-    Columns: calls_first, longest_ms (of one call) and first_ms, of iteration 0; later_ms, the median of all after the
-    second; extra_ms, first less later.
-    """
-    rows = run.entries("event").reindex(columns=["event", "kind", "iteration", "calls", "longest_us", "self_us"])
-    keys = ["event", "kind"]
-    wide = rows.pivot_table(index=keys, columns="iteration", values="self_us", aggfunc="sum").fillna(0.0) / 1e3
-    first = rows[rows["iteration"] == 0].groupby(keys)
-    table = pd.DataFrame({"calls_first": first["calls"].sum(), "longest_ms": first["longest_us"].max() / 1e3})
-    table = table.reindex(wide.index).fillna({"calls_first": 0}).astype({"calls_first": int})
-    table["first_ms"], table["later_ms"] = wide[0], wide[[number for number in wide if number > 1]].median(axis=1)
-    table["extra_ms"] = table["first_ms"] - table["later_ms"]
-    return of_run(table.reset_index().sort_values("extra_ms", ascending=False, ignore_index=True), run)
-
-
-def first_iterations(run: Run) -> pd.DataFrame:
-    """Return one row per profiled iteration: ms, device_allocations (requests to the driver) and sm_mhz."""
-    columns = ["iteration", "ms", "device_allocations", "sm_mhz"]
-    return of_run(run.entries("iteration").reindex(columns=columns).reset_index(drop=True), run)
-
-
 def launches(run: Run) -> pd.DataFrame:
     """Return one row per forward: kernels, its eager time, the host's part and the GPU's, and what the model predicts.
 

@@ -41,6 +41,6 @@ from lessons.beyond_the_node.tables import (
     two_levels,
     two_lines,
 )
-from lessons.beyond_the_node.theory import Link, mesh_groups, stalled_share
+from lessons.beyond_the_node.theory import Link, stalled_share
 
 RECORDED = {name: f"two_namespaces/beyond_the_node/{name}" for name in ("messages", "strategies", "localsteps")}

@@ -1,14 +1,13 @@
-"""The exercises of lab 14: accumulation for an efficiency, process groups, the time of a hierarchical all-reduce."""
+"""The exercises of lab 14: accumulation for an efficiency, the time of a hierarchical all-reduce."""
 
 from __future__ import annotations
 
 import math
 from random import Random
-from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises
+from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import why
 from lessons.beyond_the_node import theory
@@ -21,7 +20,6 @@ ACCUMULATIONS = (
     (0.8, 0.4, 0.95),
     (0.75, 0.5, 0.5),
 )  # efficiency, seconds of computing per micro-batch, seconds of communication per step; two cases come out even
-MESHES = ((2, 2), (2, 4), (4, 2), (3, 3), (1, 4), (3, 1))  # nodes, GPUs per node
 CALLS = (
     (10**9, 2, 8, 3e-6, 300.0, 10e-6, 50.0),
     (10**6, 2, 8, 3e-6, 300.0, 10e-6, 50.0),
@@ -70,45 +68,6 @@ judge_accumulation = judge_of(
     asked="a whole number of micro-batches",
     rule="efficiency is the time of computing over that of the whole step; return the fewest that reach it",
     merit="the step computes often enough per exchange, and not more often than needed",
-)
-
-
-def _numbered(nodes: int, per_node: int, rank: Any) -> list:
-    """Return the groups whose ranks have the numbers that `rank(node, place)` gives them."""
-    inside = [[rank(node, place) for place in range(per_node)] for node in range(nodes)]
-    return [inside, [list(group) for group in zip(*inside, strict=True)]]
-
-
-judge_groups = judge_of(
-    "mesh_groups",
-    MESHES,
-    theory.mesh_groups,
-    (
-        Mistake("swapped", lambda n, g: theory.mesh_groups(n, g)[::-1], "the groups inside nodes come first"),
-        Mistake("inside_only", lambda n, g: theory.mesh_groups(n, g)[0], "the groups between nodes are missing"),
-        Mistake("between_only", lambda n, g: theory.mesh_groups(n, g)[1], "the groups inside nodes are missing"),
-        Mistake(
-            "round_robin",
-            lambda n, g: _numbered(n, g, lambda node, place: place * n + node),
-            "torchrun numbers all ranks of a node before the next node",
-        ),
-        Mistake(
-            "from_one", lambda n, g: _numbered(n, g, lambda node, place: node * g + place + 1), "ranks count from 0"
-        ),
-        Mistake(
-            "local",
-            lambda n, g: _numbered(n, g, lambda node, place: place),
-            "those are places within a node: a rank's number counts through all nodes",
-        ),
-        Mistake(
-            "leaders",
-            lambda n, g: [theory.mesh_groups(n, g)[0], [theory.mesh_groups(n, g)[1][0]]],
-            "every place has a group between nodes, not only the first: each rank sends its own part",
-        ),
-    ),
-    asked="a list of two lists of groups of ranks",
-    rule="inside: all ranks of one node. Between: the ranks that have the same place in their nodes",
-    merit="each rank is in one group inside its node and in one group between nodes",
 )
 
 
@@ -197,10 +156,6 @@ def _accumulations(random: Random) -> list:
     return [*drawn, (0.75, 0.5, 0.5), (random.uniform(0.5, 0.9), 1.0, random.uniform(0.001, 0.01))]
 
 
-def _meshes(random: Random) -> list:
-    return [(random.randint(2, 6), random.randint(2, 8)) for _ in range(4)] + [(1, random.randint(2, 8)), (2, 3)]
-
-
 def _calls(random: Random) -> list:
     return [
         (
@@ -230,20 +185,6 @@ check = Exercises(
             "over the whole step. It grows with k, so look for the first k that is enough.",
             "`k = 1`, and while `k * compute_s / (k * compute_s + communication_s) < efficiency`, add 1. The "
             "closed form is `ceil(efficiency * communication_s / ((1 - efficiency) * compute_s))`, at least 1.",
-        ),
-    ),
-    Exercise(
-        "mesh_groups",
-        MESHES,
-        judge_groups,
-        grade=CORE,
-        cases=Cases(_meshes),
-        hints=(
-            "Write the ranks of 2 nodes with 4 GPUs each as a table, one row per node. Which ranks share a row?",
-            "The groups inside nodes are the rows of that table. The groups between nodes are its columns: the "
-            "ranks that have the same place in their nodes. Return a list of both lists of groups.",
-            "Rank = `node * per_node + place`. Rows: for each node, all places. Columns: for each place, all "
-            "nodes. `return [inside, between]`.",
         ),
     ),
     Exercise(

@@ -8,12 +8,6 @@ def accumulation_for(efficiency, compute_s, communication_s):
     return micro_batches
 
 
-def mesh_groups(nodes, per_node):
-    inside = [[node * per_node + place for place in range(per_node)] for node in range(nodes)]
-    between = [[node * per_node + place for node in range(nodes)] for place in range(per_node)]
-    return [inside, between]
-
-
 def hierarchical_seconds(whole_bytes, nodes, per_node, inside_alpha_s, inside_gb_per_s, link_alpha_s, link_gb_per_s):
     inside = (per_node - 1) * (inside_alpha_s + whole_bytes / per_node / (inside_gb_per_s * 1e9))
     between = 2 * (nodes - 1) * (link_alpha_s + whole_bytes / nodes / (link_gb_per_s * 1e9))

@@ -19,9 +19,7 @@ from lessons.broadcast.story import (
     hidden,
     in_one_minute,
     memory_or_path,
-    rates,
     reports_gain,
-    ring_gain,
     same_bytes,
     ways_apart,
 )
@@ -29,15 +27,12 @@ from lessons.broadcast.tables import (
     ablation,
     causes,
     chunk_sweep,
-    host_rates,
     ladder,
     least_times,
     least_times_table,
     methods,
-    ring_position,
     symptoms,
     timeline,
 )
 
 RECORDED = "h200x4/broadcast/sweep"
-RECORDED_RING = "h200x2/broadcast/ring"

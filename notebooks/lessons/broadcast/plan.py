@@ -12,9 +12,8 @@ from labkit.engine.plan import Plan
 
 WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
 CHUNKED = ("pipelined", "scatter_all_gather")
-RING = "pinned_ring"  # reads pageable memory only: its ring is the pinned memory
 SHARED = ("links", "scatter_all_gather")  # every GPU pulls its own share of the tensor, over its own host link
-METHODS = ("links", *WHOLE, "pipelined", RING, "scatter_all_gather")
+METHODS = ("links", *WHOLE, "pipelined", "scatter_all_gather")
 _MEMORIES = ("pageable", "pinned")
 
 
@@ -77,16 +76,15 @@ class Tensor(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Tensor):
-    """Every method but the ring with a pageable and a pinned source, the chunked ones with several chunk counts.
+    """Every method with a pageable and a pinned source, the chunked ones with several chunk counts.
 
     `links` is the yardstick: all GPUs pull their own shares simultaneously, each over its own link; nothing is
-    forwarded. `chunks` cut the tensor for pipelined and pinned_ring, and each GPU's share of it for scatter_all_gather
-    and links.
+    forwarded. `chunks` cut the tensor for pipelined, and each GPU's share of it for scatter_all_gather and links.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"chunks": (4, 16)}
 
-    methods: tuple[str, ...] = tuple(method for method in METHODS if method != RING)
+    methods: tuple[str, ...] = METHODS
     memories: tuple[str, ...] = _MEMORIES
     chunks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
 
@@ -101,7 +99,7 @@ class Sweep(Tensor):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for method in self.methods:
-            for memory in self.memories if method != RING else ("pageable",):
+            for memory in self.memories:
                 for chunks in (1,) if method in WHOLE else self.chunks:
                     yield {"method": method, "memory": memory, "chunks": chunks}
 

@@ -127,36 +127,6 @@ def middle(rows: pd.DataFrame) -> tuple[int, int]:
     return counts[low], counts[high]
 
 
-def rates(table: pd.DataFrame) -> Markdown:
-    """Say whether the yardstick `links` is the most that the host links carry; takes `host_rates`."""
-    rows = table.set_index("method").reindex(["links", "direct"])
-    if rows["gb_per_s"].isna().any():
-        return verdict("This run has no pinned yardstick and direct to compare.")
-    links, direct = rows["gb_per_s"]
-    names = {"gb_per_s": "GB/s", "through_host_links_gib": "GiB through all host links", "spread_gb_per_s": "± GB/s"}
-    shown = table.assign(method=table["method"].map(NAMES)).rename(columns=names)
-    if resolved(links, direct, *rows["spread_gb_per_s"]) and direct > links:
-        sentence = f"**The links can carry {units.percent(direct / links - 1)} more than the yardstick brings.**"
-        return verdict(sentence, shown)
-    return verdict("**Direct moves no more bytes per second through the host links than the yardstick does.**", shown)
-
-
-def ring_gain(table: pd.DataFrame) -> Markdown:
-    """Say what a pinned ring gains over pageable memory; takes `ring_position`."""
-    rows = table.set_index("source")
-    pageable, ring = "pageable", "pageable, through a pinned ring"
-    if not {pageable, ring} <= {*rows.index}:
-        return verdict("This run did not measure the ring.")
-    names = {"spread_ms": "± ms", "gb_per_s": "GB/s", "times_pinned": "ms, divided by pinned ms"}
-    shown = table.dropna(axis="columns", how="all").rename(columns=names)
-    if not resolved(*rows.loc[[pageable, ring], "ms"], *rows.loc[[pageable, ring], "spread_ms"]):
-        return verdict("**The ring makes no difference beyond noise.**", shown)
-    gain = rows.loc[pageable, "ms"] / rows.loc[ring, "ms"]
-    return verdict(
-        f"**Through the ring, the broadcast is {units.times(gain)} as fast as from pageable memory.**", shown
-    )
-
-
 def reports_gain(table: pd.DataFrame, printed: pd.DataFrame) -> Markdown:
     """Say how much the path explains of the reports' gain from direct to pipelined; takes `causes` and `ladder`."""
     gains = []

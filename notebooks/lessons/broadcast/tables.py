@@ -11,7 +11,7 @@ from labkit.node.limits import Spec, against_limit, spec
 from labkit.provenance import fact, like, of_run, of_source, sources
 from labkit.tables.published import report_names
 from labkit.theory import intervals
-from lessons.broadcast.plan import CHUNKED, METHODS, RING, SHARED, WHOLE, Sweep
+from lessons.broadcast.plan import CHUNKED, METHODS, SHARED, WHOLE, Sweep
 from lessons.broadcast.theory import MEAN, NAMES, least_seconds
 
 if TYPE_CHECKING:
@@ -42,42 +42,25 @@ def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
     copying = [1e3 * plan.elements * 4 / (1e9 * (host or math.nan)) / count for count in pulls]
     rows = table.assign(least_ms=1e3 * table["least_seconds"], host_ms=copying)
     rows["after_ms"] = rows["least_ms"] - rows["host_ms"]
-    order = [method for method in METHODS if method != RING]
-    rows = rows.set_index("method").loc[order].reset_index().replace({"method": NAMES})
+    rows = rows.set_index("method").loc[list(METHODS)].reset_index().replace({"method": NAMES})
     return rows[["method", "chunks", "host_ms", "after_ms", "least_ms"]].round(1)
 
 
 def methods(run: Run) -> pd.DataFrame:
     """Return one row per setting: method, memory, chunks, seconds (median), spread_seconds, count, status, gb_per_s,
-    host_gb_per_s, share_of_links, then share_of_limit and verdict against the datasheet.
+    share_of_links, then share_of_limit and verdict against the datasheet.
 
-    `gb_per_s` is what each GPU receives, `host_gb_per_s` what all host links carry together. `share_of_links` compares
-    with the same memory's fastest `links` row: 1.0 means that the broadcast took no longer than the host links need to
-    bring the tensor in once, all together.
+    `gb_per_s` is what each GPU receives. `share_of_links` compares with the same memory's fastest `links` row: 1.0
+    means that the broadcast took no longer than the host links need to bring the tensor in once, all together.
     """
     table = run.medians(_SETTING, "seconds")
     table["gb_per_s"] = run.plan.elements * 4 / table["seconds"] / 1e9
-    table["host_gb_per_s"] = table["gb_per_s"] * table["method"].map({"direct": run.plan.gpus}).fillna(1)
     links = table[table["method"] == "links"].groupby("memory")["seconds"].min()
     table["share_of_links"] = table["memory"].map(links) / table["seconds"]
     gpu = run.node.gpus[0].name if run.plan.device == "cuda" else None
     table = table.merge(least_times(run.plan, gpu), on=["method", "chunks"], how="left")
     table = against_limit(table, "seconds", "least_seconds", kind="time").drop(columns=["limit"])
     return of_run(table, run, bytes=run.plan.elements * 4)
-
-
-def host_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """Return, per method from pinned memory: ms, through_host_links_gib (all links together), gb_per_s, its spread.
-
-    `gb_per_s` is what all host links carry together per second, with the fastest chunk count.
-    """
-    pinned = table[(table["memory"] == "pinned") & table["seconds"].notna()]
-    rows = pinned.loc[pinned.groupby("method", sort=False)["seconds"].idxmin()]
-    rate = rows["host_gb_per_s"]
-    result = rows[["method"]].assign(ms=1e3 * rows["seconds"], gb_per_s=rate)
-    result["through_host_links_gib"] = rate * rows["seconds"] * 1e9 / 2**30
-    result["spread_gb_per_s"] = rate * rows["spread_seconds"] / rows["seconds"]
-    return like(result.reset_index(drop=True), table)
 
 
 def best(table: pd.DataFrame, *, links: bool = False) -> pd.DataFrame:
@@ -93,7 +76,7 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
     `path_gain` is what the method's path gained over direct, both pinned. Without pinned memory that is NaN.
     """
     wide = best(table).pivot_table(index="method", columns="memory", values="seconds", sort=False)
-    wide = wide.reindex([m for m in METHODS if m in wide.index and m != RING]).reindex(columns=["pageable", "pinned"])
+    wide = wide.reindex([m for m in METHODS if m in wide.index]).reindex(columns=["pageable", "pinned"])
     result = pd.DataFrame(
         {
             "pageable_seconds": wide["pageable"],
@@ -122,31 +105,6 @@ def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
         columns=["order", "pinning", "path", "together"],
     )
     return like(table.dropna(), ablation_table)
-
-
-def ring_position(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the pipelined broadcast from pageable memory, through the pinned ring, and from pinned memory.
-
-    Columns: source, chunks (the fastest count), ms, spread_ms, gb_per_s, and times_pinned: the time divided by that
-    from pinned memory (NaN where nothing was pinned).
-    """
-    fastest = best(table).set_index(["method", "memory"])
-    sources_of = {
-        "pageable": ("pipelined", "pageable"),
-        "pageable, through a pinned ring": (RING, "pageable"),
-        "pinned": ("pipelined", "pinned"),
-    }
-    fastest_of = {name: fastest.loc[key] for name, key in sources_of.items() if key in fastest.index}
-    columns = ["source", "chunks", "ms", "spread_ms", "gb_per_s"]
-    rows = [
-        (name, row["chunks"], 1e3 * row["seconds"], 1e3 * row["spread_seconds"], row["gb_per_s"])
-        for name, row in fastest_of.items()
-    ]
-    result = pd.DataFrame(rows, columns=columns)
-    result["times_pinned"] = result["ms"] / (
-        1e3 * fastest_of["pinned"]["seconds"] if "pinned" in fastest_of else math.nan
-    )
-    return like(result, table)
 
 
 def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ NAMES = {
     "staged": "staged",
     "nccl": "one copy, then NCCL",
     "pipelined": "pipelined",
-    "pinned_ring": "pipelined through a pinned ring",
     "scatter_all_gather": "scatter + all-gather",
 }
 MEAN = "geometric mean of both orders"
@@ -19,8 +18,7 @@ def least_seconds(method: str, size: float, gpus: int, chunks: int, host: float,
 
     `host` is the rate of one host link and `nvlink` that of one GPU's NVLinks together, in bytes/s. What GPU 0 sends to
     each of the others shares its NVLinks; NCCL passes the tensor on in a ring, so that each GPU sends it once. Where
-    the tensor goes chunk by chunk, only the last chunk's forwards come after the last copy from the host. The ring's
-    copies inside host memory count as free.
+    the tensor goes chunk by chunk, only the last chunk's forwards come after the last copy from the host.
     """
     through_one, through_all = size / host, size / (gpus * host)
     forwards = size * (gpus - 1) / nvlink  # one GPU sends the whole tensor to each of the others
@@ -30,6 +28,5 @@ def least_seconds(method: str, size: float, gpus: int, chunks: int, host: float,
         "staged": through_one + forwards,
         "nccl": through_one + size / nvlink,
         "pipelined": through_one + forwards / chunks,
-        "pinned_ring": through_one + forwards / chunks,
         "scatter_all_gather": through_all + forwards / (gpus * chunks),
     }[method]

@@ -6,7 +6,6 @@ from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_sus
 from lessons.ddp_fsdp.plan import (
     BY_HAND,
     ZERO_RUNS,
-    Accumulation,
     AsReported,
     Knobs,
     Strategies,
@@ -16,7 +15,6 @@ from lessons.ddp_fsdp.plan import (
     zero_plans,
 )
 from lessons.ddp_fsdp.story import (
-    accumulation_trades,
     collectives_agree,
     costs,
     features,
@@ -29,7 +27,6 @@ from lessons.ddp_fsdp.story import (
     zero_beside_fsdp,
 )
 from lessons.ddp_fsdp.tables import (
-    accumulation,
     compared,
     holdings,
     ladder,
@@ -45,7 +42,7 @@ from lessons.ddp_fsdp.tables import (
 )
 
 _MACHINES = ("h200x2", "h200x4")
-_ON_TWO = ("trial", "asreported", "accumulation", "zero1", "zero2", "zero3", "zero3_zero")
+_ON_TWO = ("trial", "asreported", "zero1", "zero2", "zero3", "zero3_zero")
 # The reports train on four GPUs. The host of the recorded machine with four starts kernels more slowly than its GPUs
 # compute batch 16 and the knobs' last steps: there these runs show the host, and those on two GPUs teach more.
 RECORDED = Recordings(

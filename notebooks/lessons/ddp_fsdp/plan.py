@@ -45,7 +45,6 @@ class Bert(Training):
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "lessons.ddp_fsdp.worker"
     SMALL: ClassVar[dict[str, Any]] = _SMALL
-    PARTS: ClassVar[int] = 1  # into which each rank divides its batch
 
     layers: int = BERT["num_hidden_layers"]
     hidden: int = BERT["hidden_size"]
@@ -81,14 +80,14 @@ class Bert(Training):
     def small(cls, **knobs: Any) -> Self:
         """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
         gpus = knobs.get("gpus") or cls.few(2)
-        batches = _divisible(cls.of_size("SMALL")["batches"], gpus * cls.PARTS)
+        batches = _divisible(cls.of_size("SMALL")["batches"], gpus)
         return super().small(**{"gpus": gpus, "batches": batches} | knobs)
 
     @classmethod
     def full(cls, **knobs: Any) -> Self:
         """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
         gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
-        return super().full(**{"batches": _divisible(cls.batches, gpus * cls.PARTS)} | knobs)
+        return super().full(**{"batches": _divisible(cls.batches, gpus)} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,28 +144,6 @@ class AsReported(Bert):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for attention, dropout, batch in product(("fused", "plain"), (0.0, self.dropout), self.batches):
             yield self.setting(self.strategy, batch, fused=False) | {"attention": attention, "dropout": dropout}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Accumulation(Bert):
-    """One batch in several micro-batches: gradients exchanged after each of them, or once per step."""
-
-    SMALL: ClassVar[dict[str, Any]] = {"batches": (16,)}
-    PARTS: ClassVar[int] = 4
-
-    batches: tuple[int, ...] = (64,)
-    strategies: tuple[str, ...] = ("ddp", "fsdp_full")
-    times: int = 4  # micro-batches per step
-
-    def validate(self) -> None:
-        super().validate()
-        if self.times < 1 or self.batches[0] % (self.times * self.gpus):
-            raise PlanError(f"batch={self.batches[0]} does not divide into times={self.times} for {self.gpus} ranks")
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for strategy in self.strategies:
-            for times, synced in ((1, "last"), (self.times, "last"), (self.times, "every")):
-                yield self.setting(strategy) | {"micro_batches": times, "synced": synced}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
 from labkit.story.verdict import folded, one_minute, verdict
-from labkit.story.words import as_table, listed, resolved
+from labkit.story.words import as_table, listed
 from lessons.ddp_fsdp import tables
 
 if TYPE_CHECKING:
@@ -186,41 +186,6 @@ def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markd
     return verdict(f"{adds} Plain attention trains at {rate} of fused attention's rate. {fits}", shown)
 
 
-def accumulation_trades(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say what several micro-batches cost and save under DDP, recorded; the rest in a table. Takes `accumulation`s."""
-    shown = pd.concat([_trades(table).assign(run=name) for name, table in (("here", here), ("recorded", recorded))])
-    shown = shown[["run", *[name for name in shown if name != "run"]]]
-    rows = recorded[recorded["strategy"] == "ddp"].set_index(["synced", "micro_batches"])
-    count = recorded["micro_batches"].max()
-    whole, parts = rows.loc[("last", 1)], rows.loc[("last", count)]
-    rate, memory = (parts[name] / whole[name] for name in ("samples_per_s", "peak_mib"))
-    spreads = whole["spread_samples_per_s"], parts["spread_samples_per_s"]
-    slower = rate < 1 and resolved(whole["samples_per_s"], parts["samples_per_s"], *spreads)
-    if not (slower and memory < 1):
-        return verdict("**In the recorded run accumulation does not trade speed for memory.**", shown)
-    need = f"need {units.percent(memory)} of the peak, at {units.percent(rate)} of the rate"
-    return verdict(f"**{count} micro-batches {need}** (DDP, recorded).", shown, summary="Both strategies, both ways")
-
-
-def _trades(table: pd.DataFrame) -> pd.DataFrame:
-    """Return per strategy and way of exchanging: rate and peak, divided by the whole batch's, and gradients sent."""
-    rows = []
-    for strategy, group in table.groupby("strategy", sort=False):
-        whole = group[group["micro_batches"] == 1].iloc[0]
-        for row in group[group["micro_batches"] > 1].to_dict("records"):
-            peak = row["peak_mib"] / whole["peak_mib"]
-            rows.append(
-                {
-                    "strategy": STRATEGY_NAMES[str(strategy)],
-                    "exchanges per step": 1 if row["synced"] == "last" else row["micro_batches"],
-                    "rate ÷ whole batch": units.percent(row["samples_per_s"] / whole["samples_per_s"]),
-                    "peak ÷ whole batch": "not measured" if pd.isna(peak) else units.percent(peak),
-                    "gradients sent ÷ whole batch": units.times(row["gradients_mib"] / whole["gradients_mib"]),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
 def zero_beside_fsdp(table: pd.DataFrame) -> Markdown:
     """Say how ZeRO-3 compares with FSDP full, and what ZeRO-1 and ZeRO-2 send; takes `zero`."""
     rows = table.set_index(["strategy", "limits"])
@@ -312,16 +277,10 @@ def _knobs(runs: Mapping[str, Run]) -> str:
     return f"up to {units.times(best)} as fast"
 
 
-def _parts(runs: Mapping[str, Run]) -> str:
-    row = _trades(tables.accumulation(runs["accumulation"])).iloc[0]
-    return f"rate {row['rate ÷ whole batch']}, peak {row['peak ÷ whole batch']}"
-
-
 _RULES = {
     "Compare with one process before you time": _same,
     "Sharding divides what belongs to parameters, not the activations": _saving,
     "Full sharding gathers the parameters twice": _traffic,
     "Call a strategy faster only beyond the noise": _beyond_noise,
     "First choose the precision, then the strategy": _knobs,
-    "Accumulate where the whole batch does not fit": _parts,
 }

@@ -129,17 +129,6 @@ def _zero_rows(run: Run) -> pd.DataFrame:
     return table
 
 
-def accumulation(run: Run) -> pd.DataFrame:
-    """Return per strategy, micro_batches and synced: samples_per_s with spread, peak_mib, MiB of gradients per step."""
-    by = ["strategy", "micro_batches", "synced"]
-    table = rates(run, [*by, "batch"])
-    rows = run.entries("traffic")
-    rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
-    sent = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / MIB
-    held = run.entries("memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
-    return of_run(table.join(sent, on=by).join(held, on=by), run)
-
-
 def per_sample(run: Run) -> pd.DataFrame:
     """Return per attention and dropout: what a sample adds, in units of 10^6 bytes, and the rate at the larger batch.
 

@@ -3,7 +3,6 @@
 from labkit.engine.recordings import Recordings
 from lessons.optimizer_sharding.charts import (
     balance_chart,
-    buckets_chart,
     memory_chart,
     report_chart,
     stages_chart,
@@ -20,10 +19,9 @@ from lessons.optimizer_sharding.exercises import (
     why_shorter,
 )
 from lessons.optimizer_sharding.explorer import explore
-from lessons.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
+from lessons.optimizer_sharding.plan import Equality, Memory, Steps, Trial
 from lessons.optimizer_sharding.story import (
     beside_zero,
-    best_bucket,
     even_shares,
     in_one_minute,
     ledger_holds,
@@ -34,7 +32,6 @@ from lessons.optimizer_sharding.story import (
 )
 from lessons.optimizer_sharding.tables import (
     balance,
-    buckets,
     by_ranks,
     equality,
     memory,
@@ -49,7 +46,7 @@ from lessons.optimizer_sharding.tables import (
 )
 from lessons.optimizer_sharding.theory import shards
 
-_ON_BOTH, _ON_TWO = ("memory", "equality"), ("steps", "buckets", "trial")
+_ON_BOTH, _ON_TWO = ("memory", "equality"), ("steps", "trial")
 # The report trains on two GPUs; the runs on four are for the measures.
 RECORDED = Recordings(
     "optimizer_sharding",

@@ -1,4 +1,4 @@
-"""Tables of lab 11 → figures: memory, balance, stages, times, buckets, and a report beside our run."""
+"""Tables of lab 11 → figures: memory, balance, stages, times, and a report beside our run."""
 
 from __future__ import annotations
 
@@ -177,29 +177,6 @@ def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
 def _whiskers(ax: Axes, ends: pd.Series, places: list[float], spread: pd.Series) -> None:
     below = spread.clip(upper=ends)  # no time is less than none
     ax.errorbar(ends, places, xerr=[below, spread], ls="", color=canvas.INK, capsize=2, lw=1)
-
-
-def buckets_chart(*tables: pd.DataFrame) -> Figure:
-    """The update by the size of its buckets, and its part that sends nothing; between them, what sending adds."""
-    figure, axes = parts.panels(len(tables), height=3.6)
-    for ax, table in zip(axes, tables, strict=True):
-        rows = table.sort_values("bucket_mib")
-        sizes = rows["bucket_mib"]
-        ax.set(title=where(table), xlabel="MiB in a bucket, at most", ylabel="update, ms")
-        if table.empty:
-            ax.text(0.5, 0.5, "no size is complete", ha="center", color=canvas.QUIET, transform=ax.transAxes)
-            continue
-        for part, color, name in (("update", canvas.INK, "update"), ("local", canvas.COMPUTE, "without sending")):
-            look = {"color": color, "marker": "o", "capsize": 3, "label": name}
-            ax.errorbar(sizes, rows[f"{part}_ms"], yerr=rows[f"spread_{part}_ms"], **look)
-        between = {"color": canvas.COMMUNICATE, "alpha": 0.45, "lw": 0, "label": "sending that nothing hides"}
-        ax.fill_between(sizes, rows["local_ms"], rows["update_ms"], **between)
-        canvas.logarithmic(ax.xaxis)
-        ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
-        ax.set_ylim(0, None)
-        ax.grid(axis="y")
-    canvas.shared_legend(figure, axes, columns=3)
-    return canvas.finish(figure, sources(*tables))
 
 
 def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame, timed: pd.DataFrame) -> Figure:

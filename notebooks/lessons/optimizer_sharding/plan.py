@@ -61,12 +61,10 @@ class Sharding(Course):
             if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
                 raise PlanError(f"bucket_mib={knobs['bucket_mib']}: set a size above 0")
 
-    def setting(
-        self, way: str, optimizer: str = "adamw", kernel: str = "foreach", bucket_mib: float = 0
-    ) -> dict[str, Any]:
-        """Return a point's knobs; the way "sharded" takes the plan's bucket unless it is told one."""
-        bucket_size = (bucket_mib or self.bucket_mib) if way == "sharded" else 0
-        return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": bucket_size}
+    def setting(self, way: str, optimizer: str = "adamw", kernel: str = "foreach") -> dict[str, Any]:
+        """Return a point's knobs."""
+        bucket_mib = self.bucket_mib if way == "sharded" else 0
+        return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": bucket_mib}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +94,6 @@ class Steps(Sharding):
         for optimizer, kernel in self.timed:
             for way in self.ways:
                 yield self.setting(way, optimizer, kernel)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buckets(Sharding):
-    """Our update by the size of its buckets: small ones cost calls, one large one leaves nothing to overlap."""
-
-    SMALL: ClassVar[dict[str, Any]] = {"buckets_mib": (0.02, 0.25, 4)}
-
-    buckets_mib: tuple[float, ...] = (32, 128, 256, 512, 2048, 8192)
-    kernel: str = "foreach"
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for size in self.buckets_mib:
-            yield self.setting("sharded", kernel=self.kernel, bucket_mib=size)
 
 
 @dataclass(frozen=True, kw_only=True)

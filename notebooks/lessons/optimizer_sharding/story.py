@@ -114,26 +114,6 @@ def update_times(table: pd.DataFrame) -> Markdown:
     return verdict(f"{head}. {tail}", shown, summary="Every optimizer")
 
 
-def best_bucket(table: pd.DataFrame) -> Markdown:
-    """Say which size of buckets is fastest, and what the smallest and the largest cost; takes `buckets`."""
-    if table.empty:
-        return verdict("No size of buckets is complete.")
-    rows = table.sort_values("bucket_mib").set_index("bucket_mib")
-    best = rows.loc[rows["update_ms"].idxmin()]
-    alike = [size for size, row in rows.iterrows() if not _clear(row, best, "update")]
-    if len(alike) == len(rows):
-        return verdict("**All sizes take the same time within noise.**")
-    which = f"{min(alike):g} to {max(alike):g} MiB" if len(alike) > 1 else f"{alike[0]:g} MiB"
-    worst = rows.loc[rows["update_ms"].idxmax()]
-    times = units.times(worst["update_ms"] / best["update_ms"])
-    end = {rows.index[0]: "The smallest", rows.index[-1]: "The largest"}.get(worst.name, "The worst")
-    if len(alike) == 1 and alike[0] == rows.index[-1]:
-        return verdict(
-            f"**Fastest: {which}, the largest.** {end} takes {times} as long: here the number of calls decides."
-        )
-    return verdict(f"**Fastest: {which}.** {end} takes {times} as long.")
-
-
 def beside_zero(stages: pd.DataFrame) -> Markdown:
     """Say what ours has in common with ZeRO-1, and what it sends more; takes `stages`."""
     rows = stages.set_index("stage")

@@ -17,7 +17,6 @@ from lessons.optimizer_sharding.theory import (
     STAGES,
     STATE_BYTES,
     excess,
-    fullest_bucket,
     least_excess,
     ledger,
     loads,
@@ -140,7 +139,7 @@ def steps(run: Run) -> pd.DataFrame:
     over those of the faster of torch's two; `spread_over_torch` and `spread_step_over_torch` of both medians together.
     A setting that is not complete, in a run that ended before it was, is left out.
     """
-    table = _parts(run, ["optimizer", "kernel", "way"], ("step", "update", "local"))
+    table = _parts(run)
     model, ranks = sizes(run.plan), run.plan.gpus
     spec = _spec(run)
     hbm, link = (spec.hbm_gb_per_s, limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
@@ -151,14 +150,6 @@ def steps(run: Run) -> pd.DataFrame:
     table["least_sent_ms"] = [_least_sent_ms(sum(model), ranks, way, link) for way in table["way"]]
     for column, part in (("over_torch", "update"), ("step_over_torch", "step")):
         table[[column, f"spread_{column}"]] = _over_torch(table, part)
-    return of_run(table, run)
-
-
-def buckets(run: Run) -> pd.DataFrame:
-    """Return one row per size of buckets: ms of the update and of its local part, with spreads; exposed_ms."""
-    table = _parts(run, ["bucket_mib"], ("update", "local"))
-    bytes_each = [4 * fullest_bucket(sizes(run.plan), 2**18 * size) for size in table["bucket_mib"]]
-    table["fullest_mib"] = pd.Series(bytes_each, dtype=float) / 2**20
     return of_run(table, run)
 
 
@@ -175,11 +166,12 @@ def _over_torch(table: pd.DataFrame, part: str) -> pd.DataFrame:
     return pd.DataFrame({"ratio": ratio, "spread": spread})
 
 
-def _parts(run: Run, by: list[str], parts: tuple[str, ...]) -> pd.DataFrame:
-    """Return the medians and spreads of the parts, one row per setting that has all of them."""
+def _parts(run: Run) -> pd.DataFrame:
+    """Return the medians and spreads of step, update and local update, one row per setting that has all of them."""
+    by = ["optimizer", "kernel", "way"]
     medians = run.medians([*by, "part"], "ms")
     table = medians[by].drop_duplicates()
-    for part in parts:
+    for part in ("step", "update", "local"):
         part_rows = medians[(medians["part"] == part) & medians["ms"].notna()]
         column_names = {"ms": f"{part}_ms", "spread_ms": f"spread_{part}_ms"}
         table = table.merge(part_rows[[*by, *column_names]].rename(columns=column_names), on=by)

@@ -1,11 +1,10 @@
-"""Lab 07, precision_memory: what do 16 bits instead of 32 change: in sums, in training, in time and in memory?"""
+"""Lab 07, precision_memory: what do 16 bits instead of 32 change: in sums, in training and in memory?"""
 
 from lessons.precision_memory.charts import (
     ledger_chart,
     levers_chart,
     scaling_chart,
     spacing_chart,
-    speed_chart,
     sums_chart,
     timeline_chart,
 )
@@ -20,7 +19,7 @@ from lessons.precision_memory.exercises import (
     why_it_stalls,
 )
 from lessons.precision_memory.explorer import explore_bits
-from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Speed, Timeline, Trial
+from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Timeline, Trial
 from lessons.precision_memory.story import (
     bytes_as_computed,
     casts,
@@ -33,7 +32,6 @@ from lessons.precision_memory.story import (
     scale_saves,
     scaler_agrees,
     sum_stalls,
-    who_gains,
 )
 from lessons.precision_memory.tables import (
     allocations,
@@ -41,15 +39,13 @@ from lessons.precision_memory.tables import (
     levers,
     memory,
     norms,
-    published_speed,
     running_sums,
     scaling,
     spacing,
-    speed,
     sums,
     symptoms,
     timeline,
 )
 
-_PLANS = ("numbers", "scaling", "speed", "memory", "timeline", "levers", "trial")
+_PLANS = ("numbers", "scaling", "memory", "timeline", "levers", "trial")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT_COLORS = dict(zip(FORMATS, (canvas.SERIES[n] for n in (0, 4, 3, 2, 1, 6)), strict=True))
-PRECISION_COLORS = {"float32": canvas.SERIES[0], "tf32": canvas.SERIES[4], "bfloat16": canvas.SERIES[2]}
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "bfloat16": "bfloat16 mixed"}
 PHASE_NAMES = {"forward": "forward, kept", "first step": "first step", "steady step": "steady step"}
 _RUNNING = ("float32 + float16", "float16 + float16", "bfloat16 + bfloat16")  # sums whose course is drawn
@@ -112,41 +111,6 @@ def _scale(ax: Axes, course: pd.DataFrame) -> None:
     ax.set_yscale("log", base=2)
     ax.set(title="The scale", xlabel="step", ylabel="loss scale (log)")
     ax.grid(axis="y")
-
-
-def speed_chart(*tables: pd.DataFrame) -> Figure:
-    """How many times as fast as float32 each precision is, by size; a panel per phase and table, 1 marked."""
-    from matplotlib.lines import Line2D
-
-    phases = ("forward", "backward")
-    figure, grid = canvas.canvas(len(phases), len(tables), height=0.9 + 2.1 * len(tables), squeeze=False, sharex=True)
-    spreads = [table.get("spread_gain", 0.0 * table["gain"]) for table in tables]  # a report gives none
-    most = max((table["gain"] + spread).max() for table, spread in zip(tables, spreads, strict=True))
-    for row, table, spread in zip(grid, tables, spreads, strict=True):
-        for ax, phase in zip(row, phases, strict=True):
-            chosen = (table["phase"] == phase) & (table["precision"] != "float32")
-            _gains(ax, table[chosen], spread[chosen])
-            published = fact(table, "source").startswith("published")
-            ax.set_title(f"{'Published, A100' if published else where(table)}: {phase}")
-    for ax in grid[-1]:
-        ax.set(xlabel="times float32's speed", xlim=(0, 1.06 * most))
-    used = dict.fromkeys(name for table in tables for name in table["precision"] if name != "float32")
-    handles = [
-        Line2D([], [], color=PRECISION_COLORS[name], label=PRECISION_NAMES[name], marker="o", ls="") for name in used
-    ]
-    figure.legend(handles=handles, loc="outside upper right", ncols=3, fontsize=9)
-    return canvas.finish(figure, "whiskers: the spread of both times · " + sources(*tables))
-
-
-def _gains(ax: Axes, table: pd.DataFrame, spread: pd.Series) -> None:
-    models, names = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["precision"]))
-    rows(ax, models)
-    for number, name in enumerate(names):
-        of_precision = table[table["precision"] == name]
-        places = [models.index(model) + 0.22 * (number - (len(names) - 1) / 2) for model in of_precision["model"]]
-        style = {"fmt": "o", "ms": 6, "color": PRECISION_COLORS[name], "ecolor": canvas.INK, "capsize": 2}
-        ax.errorbar(of_precision["gain"], places, xerr=spread[of_precision.index], **style)
-    ax.axvline(1, color=canvas.INK, lw=1)
 
 
 def ledger_chart(*tables: pd.DataFrame) -> Figure:

@@ -1,28 +1,16 @@
-"""What matters of lab 07: sums and casts as predicted, peaks that the ledger explains, the lowest peak, both passes."""
+"""What matters of lab 07: sums and casts as predicted, peaks that the ledger explains, the lowest peak."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, repeats
+from labkit.tables.measures import CODE, Measure, Measured
 from lessons.precision_memory.tables import dtypes, faults, levers, memory, sums, symptoms, timeline
 from lessons.precision_memory.theory.memory import ledger, shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-_LARGEST = "2.7b"
-
-
-def _pass(phase: str) -> Callable[[Run], Measured | None]:
-    """Return how a run gives the time of one pass of the largest model."""
-
-    def measured(run: Run) -> Measured | None:
-        times = repeats(run, "ms", model=_LARGEST, precision="bfloat16", phase=phase)
-        return Measured.of(times, f"{run.plan.samples} × {run.plan.sequence} tokens, bfloat16 autocast")
-
-    return measured
 
 
 def _counted(value: float) -> Measured:
@@ -78,18 +66,6 @@ def _goal(name: str, plan: str, measured: Callable[[Run], Measured | None], *goa
 
 
 MEASURES = (
-    *(
-        Measure(
-            name=f"{phase}, {_LARGEST}",
-            unit="ms",
-            plan="speed",
-            measured=_pass(phase),
-            better=LOWER,
-            depends_on=HOST,
-            least_gpus=1,
-        )
-        for phase in ("forward", "backward")
-    ),
     _goal("ways to sum in which torch gives the simulated bits, of 5", "numbers", _equal_sums, "=", 5),
     _goal("dtype of the loss under autocast is float32, of 2", "numbers", _float32_losses, "=", 2),
     _goal("largest unexplained share of the peaks", "memory", _largest_unexplained, "≤", 10, unit="%"),

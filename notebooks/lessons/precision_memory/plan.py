@@ -1,4 +1,4 @@
-"""Knobs of lab 07: sums and casts, loss scaling, five sizes' speed, memory by phase, levers on it, and bugs."""
+"""Knobs of lab 07: sums and casts, loss scaling, memory by phase, levers on it, and bugs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labkit.engine.errors import PlanError
 from labkit.theory.transformer import SIZES, Course
 from lessons.precision_memory.theory.levers import LEVERS
 
-PRECISIONS = ("float32", "tf32", "float16", "bfloat16")  # the last two by autocast
+PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast
 SCALINGS = ("float32", "float16", "float16 scaled", "float16 GradScaler", "bfloat16")
 VARIANTS = ("right", "list_of_losses", "kept_by_hook", "autocast_around_backward", "metric_keeps_graph")
 MICRO_BATCHES = 3  # of a trial's step
@@ -97,35 +97,6 @@ class Scaling(OneGpu):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for way in self.ways:
             yield {"way": way}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speed(OneGpu):
-    """Forward and backward of the five sizes in each precision.
-
-    A point sets model (a size's name) and precision. `shrink` divides every size's widths, `shallow` its layers.
-    """
-
-    SMALL: ClassVar[dict[str, Any]] = {"shrink": 16, "shallow": 4, "precisions": ("float32", "bfloat16")}
-    ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS, "model": tuple(SIZES)}
-
-    models: tuple[str, ...] = tuple(SIZES)
-    precisions: tuple[str, ...] = ("float32", "tf32", "bfloat16")
-    shrink: int = 1
-    shallow: int = 1
-    warm_ups: int = 3
-    repeats: int = 10
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for model in self.models:
-            for precision in self.precisions:
-                yield {"model": model, "precision": precision}
-
-    def sizes(self, model: str) -> tuple[int, int, int, int]:
-        """Return hidden, inner, layers and heads of a size in this plan; shrunk ones have two heads."""
-        hidden, inner, layers, heads = SIZES[model]
-        small = hidden // self.shrink, inner // self.shrink, layers // self.shallow
-        return (*small, heads if self.shrink == 1 else 2)
 
 
 @dataclass(frozen=True, kw_only=True)

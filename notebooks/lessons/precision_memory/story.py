@@ -159,24 +159,6 @@ def _whose(table: pd.DataFrame) -> str:
     return next((f"{name} run" for name in ("recorded", "published") if source.startswith(name)), "run here")
 
 
-def who_gains(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame) -> Markdown:
-    """Say what mixed precision gains at most, beyond noise, and for which model, in each table of `speed`."""
-    claims, models, parts = [], set(), []
-    for name, table in (("here", here), ("recorded", recorded), ("published", published)):
-        gains = table.set_index(["model", "phase", "precision"])["gain"].rename(name)
-        parts.append(gains.drop(index="float32", level="precision"))
-        noise = table.get("spread_gain", pd.Series(0.0, table.index))
-        clear = table[(table["precision"] == "bfloat16") & (table["gain"] - 1 > noise)]
-        best = clear[clear["gain"] == clear["gain"].max()]
-        most = [f"{units.times(row.gain)} {name} ({row.phase})" for row in best.head(1).itertuples()]
-        claims += most or [f"nothing {name}"]
-        models |= {*best["model"]}
-    table = pd.concat(parts, axis=1).round(2).reset_index().astype(object).fillna("–")
-    who = "the largest model gains most" if models == {here["model"].iloc[-1]} else "mixed precision gains at most"
-    sentence = f"**Beyond noise, {who}: {claims[0]}, {claims[1]}, {claims[2]}.**"
-    return verdict(sentence, table, summary="Times float32's speed, each model and pass")
-
-
 def bytes_as_computed(table: pd.DataFrame) -> Markdown:
     """Say whether the tensors hold the bytes that the formula gives each item; takes `memory`."""
     errors = table["counted_error"].dropna()
@@ -264,15 +246,6 @@ def _lost_gradients(runs: Runs) -> str:
     return f"zero gradients: {units.percent(zero['float16'])} without, {units.percent(zero['float16 scaled'])} with"
 
 
-def _gain(runs: Runs) -> str:
-    table = tables.speed(runs["speed"])
-    rows = table[table["precision"] == "bfloat16"]
-    ends = rows[rows["model"].isin([rows["model"].iloc[0], rows["model"].iloc[-1]])]
-    clear = ends[(ends["gain"] - 1).abs() > ends["spread_gain"]].drop_duplicates("model", keep="last")
-    gains = [f"{row.model}: {units.times(row.gain)} ({row.phase})" for row in clear.itertuples()]
-    return ", ".join(gains) or "within noise"
-
-
 def _moment(runs: Runs) -> str:
     table = tables.memory(runs["memory"])
     return f"formula and peak differ by at most {units.percent(table['unexplained_share'].abs().max())}"
@@ -286,7 +259,6 @@ _RULES = {
     "Keep a running sum wide": _narrow_sum,
     "Multiply in 16 bits; keep weights, statistics and loss in 32": _loss_format,
     "Give float16 a loss scale; bfloat16 needs none": _lost_gradients,
-    "Expect a gain where arithmetic takes the time": _gain,
     "Add up what is there at the fullest moment": _moment,
     "Lower what is there at that moment, by several levers": _lowest,
 }

@@ -1,4 +1,4 @@
-"""Rows of lab 07 → tables: sums, casts, norms, gradients and scales; speed, memory by item, levers, symptoms."""
+"""Rows of lab 07 → tables: sums, casts, norms, gradients and scales; memory by item, levers, symptoms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.provenance import like, of_run, of_source
+from labkit.provenance import of_run, of_source
 from labkit.tables.profile import MOMENT
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
@@ -192,30 +192,6 @@ def beaten(row: pd.Series, others: pd.DataFrame) -> pd.Series:
     slower, faster = others["step_ms"] - row["step_ms"] > unsure, row["step_ms"] - others["step_ms"] > unsure
     ratio = others["peak_mib"] / row["peak_mib"]
     return ((ratio < 1 - _SAME) & ~slower) | (faster & (ratio <= 1 + _SAME))
-
-
-def speed(run: Run) -> pd.DataFrame:
-    """Return one row per model, phase and precision: ms with spread and count, and `gain`, float32's ms over it.
-
-    `spread_gain` is the half-width of that ratio, of both medians together.
-    """
-    table = run.medians(["model", "phase", "precision"], "ms")
-    plain = table[table["precision"] == "float32"][["model", "phase", "ms", "spread_ms"]]
-    table = table.merge(plain, on=["model", "phase"], how="left", suffixes=("", "_float32"))
-    table["gain"] = table["ms_float32"] / table["ms"]
-    relative = table["spread_ms"] / table["ms"] + table["spread_ms_float32"] / table["ms_float32"]
-    table["spread_gain"] = (table["gain"] * relative).where(table["precision"] != "float32", 0.0)
-    return of_run(table, run, shrunk=run.plan.shrink > 1)
-
-
-def published_speed(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the published A100 figures in the columns of `speed`: model, phase, precision, ms, gain."""
-    rows = steps[steps["gpu"] == "A100"].assign(ms=1e3 * steps["seconds"])
-    table = rows[["model", "phase", "precision", "ms"]].reset_index(drop=True)
-    plain = table[table["precision"] == "float32"].set_index(["model", "phase"])["ms"]
-    keys = pd.MultiIndex.from_frame(table[["model", "phase"]])
-    table["gain"] = plain.reindex(keys).to_numpy() / table["ms"]
-    return like(table, steps)
 
 
 def symptoms(run: Run) -> pd.DataFrame:

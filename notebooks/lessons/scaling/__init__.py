@@ -6,7 +6,6 @@ from lessons.scaling.charts import (
     parts_chart,
     published_chart,
     scaling_chart,
-    waterfall_chart,
     ways_chart,
 )
 from lessons.scaling.exercises import (
@@ -19,13 +18,11 @@ from lessons.scaling.exercises import (
     suspects,
     why_the_batch,
 )
-from lessons.scaling.explorer import explore
-from lessons.scaling.plan import Accuracy, Communication, Epochs, Knobs, Messages, Trial
+from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages, Trial
 from lessons.scaling.story import (
     beside_the_line,
     besides_gradients,
     data_parallel_takes,
-    fastest_loop,
     in_one_minute,
     parts_add_up,
     serial_share,
@@ -39,7 +36,6 @@ from lessons.scaling.tables import (
     beside_line,
     data_parallel,
     exchange,
-    ladder,
     laws,
     messages,
     orders,
@@ -49,5 +45,5 @@ from lessons.scaling.tables import (
     symptoms,
 )
 
-_PLANS = ("epochs", "communication", "messages", "accuracy", "knobs", "trial")
+_PLANS = ("epochs", "communication", "messages", "accuracy", "trial")
 RECORDED = {name: f"h200x2/scaling/{name}" for name in _PLANS}

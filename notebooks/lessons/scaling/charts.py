@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from labkit.charts import canvas, parts
-from labkit.charts.waterfall import waterfall_chart as waterfall_chart
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 from lessons.scaling.theory import amdahl, gustafson

@@ -1,4 +1,4 @@
-"""Knobs of lab 13: epochs on 1, 2, 4 GPUs, what they exchange, what they learn, and one GPU's speed."""
+"""Knobs of lab 13: epochs on 1, 2, 4 GPUs, what they exchange, and what they learn."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, scaled_rate
 LOADERS = ("device", "host")
 VARIANTS = ("right", "no_sampler", "no_set_epoch", "one_shard", "unscaled", "first_epoch")
 TRAININGS = ("reference", "one_gpu", "large", "no_warm_up", "unscaled", "same_order", "sync_bn")
-RUNGS = (
-    "float32",
-    "TF32",
-    "channels_last",
-    "bfloat16 autocast",
-    "images on the device",
-    "4 times the batch",
-    "torch.compile",
-)
 _SMALL: dict[str, Any] = {"width": 4, "training": 128, "testing": 64, "processes": 0}
 
 
@@ -163,40 +154,6 @@ class Accuracy(Network):
             "sync_bn": {"sync_bn": True},
         }[training]
         return self.setting(self.gpus, self.gpu_batch, **common)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Knobs(Network):
-    """One GPU, from a plain loop to a fast one: one knob more at a time."""
-
-    most: ClassVar[int | None] = 1
-    FEW: ClassVar[int | None] = 1
-    SMALL: ClassVar[dict[str, Any]] = {"rungs": (RUNGS[0], RUNGS[4]), "gpu_batch": 16, "warm_ups": 1, "repeats": 3}
-
-    gpus: int = 1
-    rungs: tuple[str, ...] = RUNGS
-    gpu_batch: int = 512
-    warm_ups: int = 6
-    repeats: int = 30
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        knobs: dict[str, Any] = {"loader": "host", "precision": "float32", "channels_last": False, "compiled": False}
-        changes = (
-            {},
-            {"precision": "tf32"},
-            {"channels_last": True},
-            {"precision": "autocast"},
-            {"loader": "device"},
-            {},
-            {"compiled": True},
-        )
-        batch = self.gpu_batch
-        for rung, change in zip(RUNGS, changes, strict=True):
-            if rung in self.rungs:
-                knobs, batch = knobs | change, batch * (4 if rung == RUNGS[5] else 1)
-                yield self.setting(1, batch, **knobs) | {"knob": rung}
-        for rung in self.rungs:
-            self.require("rung", rung, RUNGS)
 
 
 @dataclass(frozen=True, kw_only=True)

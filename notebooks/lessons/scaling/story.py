@@ -230,19 +230,6 @@ def _trained_alike(table: pd.DataFrame) -> str:
     return f"{head} More GPUs make it {gained} as fast; what else it gains on the reference is the batch's."
 
 
-def fastest_loop(table: pd.DataFrame) -> Markdown:
-    """Say what all knobs bring one GPU, and how far it is from the datasheet's rate; takes `ladder`."""
-    best = table.loc[table["images_per_s"].idxmax()]
-    if len(table) < 2 or best["times_first"] <= 1:
-        return verdict("**No knob makes the loop faster.**")
-    head = (
-        f"**{_whose(table)} all knobs up to {best['knob']} make one GPU {units.times(best['times_first'])} as fast.**"
-    )
-    if pd.isna(best["roof_share"]):
-        return verdict(head)
-    return verdict(f"{head} It uses {units.percent(best['roof_share'])} of the datasheet's matrix rate.")
-
-
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
     """Return the lesson's rules, each with what it is worth here and as recorded; runs by the names of their plans."""
     return one_minute(_RULES, here=here, recorded=recorded)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from labkit.node.limits import against_limit, spec
 from labkit.provenance import fact, like, of_source
-from labkit.tables.rates import PEAK
-from labkit.tables.rates import ladder as _ladder
 from labkit.theory.lines import GB
 from labkit.theory.resnet import SAID
-from lessons.scaling.theory import GUESSING, fit_serial, training_flop
+from lessons.scaling.theory import GUESSING, fit_serial
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -23,9 +20,9 @@ PARTS = ("input", "copy", "forward", "backward", "exposed", "optimizer", "rest")
 LAWS = {"strong": "amdahl", "weak": "gustafson"}
 
 
-def of_images(table: pd.DataFrame, run: Run, **facts: Any) -> pd.DataFrame:
-    """Return the table, marked as measured by the run on its kind of images, with further facts."""
-    kept_facts = {"images": run.plan.images, "conditions": run.key_conditions(), "ranks": run.plan.gpus, **facts}
+def of_images(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """Return the table, marked as measured by the run on its kind of images."""
+    kept_facts = {"images": run.plan.images, "conditions": run.key_conditions(), "ranks": run.plan.gpus}
     return of_source(table, f"{run.source}, {SAID[run.plan.images]}", small=run.plan.size == "small", **kept_facts)
 
 
@@ -100,22 +97,6 @@ def laws(table: pd.DataFrame) -> pd.DataFrame:
             serial = fit_serial(LAWS[str(law)], measured["ranks"], measured["speedup"], measured["spread_speedup"])
             rows.append((law, fixed, serial.share, serial.least, serial.most))
     return like(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
-
-
-def ladder(run: Run) -> pd.DataFrame:
-    """Return per rung: its knob, step_ms, images_per_s with spread, times the rung before and the first, and its share.
-
-    `roof_share` is the network's FLOP per second over the datasheet's rate of the rung's precision; NaN where no
-    datasheet is known.
-    """
-    table = _ladder(run, unit="images")
-    precision = run.entries("step").drop_duplicates("knob").set_index("knob")["precision"]
-    limits = spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    peaks = [limits.tflops(PEAK[precision[knob]]) if limits else None for knob in table["knob"]]
-    table["peak_tflops"] = pd.Series(peaks, dtype=float)
-    table["tflops"] = table["images_per_s"] * training_flop(run.plan.width, run.plan.blocks) / 1e12
-    table = against_limit(table, "tflops", "peak_tflops").rename(columns={"share_of_limit": "roof_share"})
-    return of_images(table, run, unit="images")
 
 
 BY = ["ranks", "gpu_batch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labkit.theory.resnet import flop_per_image, resnet
+from labkit.theory.resnet import resnet
 from labkit.theory.shapes import Model, configuration
 from labkit.theory.traffic import buckets
 
@@ -20,11 +20,6 @@ GUESSING = 10.0  # percent of ten classes that chance gets right
 def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["blocks"])) -> Model:
     """Return the network of this lab as the shapes of its parameters; at other widths for small runs."""
     return resnet(width, blocks, RESNET["num_labels"], RESNET["num_channels"], RESNET["image_size"])
-
-
-def training_flop(width: int, blocks: Sequence[int]) -> int:
-    """Return the FLOP of a training step per image."""
-    return flop_per_image(width, blocks, RESNET["num_labels"], RESNET["num_channels"], RESNET["image_size"])
 
 
 def bucket_count(width: int, blocks: Sequence[int]) -> int:
@@ -77,46 +72,6 @@ def fit_serial(law: str, gpus: Sequence[float], speedups: Sequence[float], sprea
     ends = [implied(count, speedup + side * spread) for count, speedup, spread in points for side in (-1, 1)]
     share = sum(weight * part for weight, part in zip(weights, shares, strict=True)) / sum(weights)
     return Serial(share, min(ends), max(ends))
-
-
-@dataclass(frozen=True)
-class Modelled:
-    """An epoch on some GPUs by arithmetic: its steps per rank, and seconds of what a rank does or waits for."""
-
-    gpus: int
-    steps: float
-    compute_s: float
-    launch_s: float
-    exposed_s: float
-    input_s: float
-
-    @property
-    def seconds(self) -> float:
-        return self.compute_s + self.launch_s + self.exposed_s + self.input_s
-
-
-def modelled(
-    gpus: int,
-    *,
-    images: int = 50_000,
-    gpu_batch: int = 128,
-    image_us: float = 80,
-    step_ms: float = 3,
-    gradient_mb: float = 44.7,
-    gb_per_s: float = 200,
-    hidden_share: float = 0.8,
-    loader_images_per_s: float = 20_000,
-) -> Modelled:
-    """Return the epoch of one rank: computing, launching, the all-reduce that nothing hides, and waiting for images.
-
-    A rank waits for its loader where that brings its images more slowly than the rank takes them. MB are 10^6 bytes;
-    2(N−1)/N of the gradients pass through each link in a step.
-    """
-    steps = images / (gpus * gpu_batch)
-    compute_s, launch_s = steps * gpu_batch * image_us / 1e6, steps * step_ms / 1e3
-    exposed_s = steps * (1 - hidden_share) * 2 * (gpus - 1) / gpus * gradient_mb / gb_per_s / 1e3
-    input_s = max(0.0, images / gpus / loader_images_per_s - compute_s - launch_s - exposed_s)
-    return Modelled(gpus, steps, compute_s, launch_s, exposed_s, input_s)
 
 
 def learning_rate(step: int, steps: int, warm_up_steps: int, rate: float) -> float:

@@ -4,12 +4,12 @@ import figures
 import pytest
 from figures import checked
 from made import said
-from made_attention_runs import MIB, erring, made, plain_ms, raced, timed, weighed
+from made_attention_runs import MIB, erring, plain_ms, raced, timed, weighed
 
 from labkit.engine.run import replay
 from labkit.tables.published import published
 from lessons import attention
-from lessons.attention.plan import Memory, Plain, Race, Sweep, Tuning
+from lessons.attention.plan import Memory, Plain, Race, Sweep
 from lessons.attention.tables import memory, speed
 
 GPU = {"device": "cuda", "gpus": 1}
@@ -29,8 +29,6 @@ def recorded():
 def here(tmp_path_factory):
     """Give small runs on a CPU."""
     folder, cpu = tmp_path_factory.mktemp("here"), {"device": "cpu", "seeds": (0,)}
-    tiles = [{"kernel": kernel, "tile": "32×16", "chosen": True} for kernel in ("forward", "keys_values", "queries")]
-    tuning = Tuning.small(**cpu)
     return {
         "memory": weighed(folder / "memory", Memory.small(**cpu)),
         "plain": weighed(
@@ -39,7 +37,6 @@ def here(tmp_path_factory):
         "race": timed(folder / "race", Race.small(**cpu)),
         "sweep": timed(folder / "sweep", Sweep.small(**cpu)),
         "errors": erring(folder / "errors"),
-        "tuning": made(folder / "tuning", tuning, [(0, vars(tuning.points()[0]) | tile) for tile in tiles]),
     }
 
 
@@ -48,7 +45,6 @@ def both(table, here, recorded):
         memory.held: "memory",
         memory.plain: "plain",
         memory.errors: "errors",
-        speed.tiles: "tuning",
         speed.generations: "race",
     }.get(table, table.__name__)
     return table(here[name]), table(recorded[name])
@@ -96,10 +92,6 @@ def test_exact(recorded, tmp_path):
     said(attention.exact(table, table), ("✔ **Every tensor is within", "the same bits", "83 %"), ("✘", "other bits"))
     bad = memory.errors(erring(tmp_path, worst=0.02, same=False))
     said(attention.exact(bad, table), ("✘ **Beyond the tolerance of float64**: dK of our", "gives other bits"), "✔")
-
-
-def test_tile_choice(here, recorded):
-    said(attention.tile_choice(*both(speed.tiles, here, recorded)), ("forward takes the tile 64×128", "1.2× its time"))
 
 
 @pytest.mark.parametrize(

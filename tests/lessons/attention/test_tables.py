@@ -1,4 +1,4 @@
-"""Lab 08's tables: memory as an H200 measured it, times beside the rival and the limit, floors, tiles and errors."""
+"""Lab 08's tables: memory as an H200 measured it, times beside the rival and the limit, floors and errors."""
 
 import math
 
@@ -11,7 +11,7 @@ from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import attention
-from lessons.attention.plan import Memory, Plain, Race, Sweep, Tuning
+from lessons.attention.plan import Memory, Plain, Race, Sweep
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import MOMENTS, moment_bytes
 
@@ -187,18 +187,6 @@ def test_sweep_and_floor(tmp_path):
     floor = at(speed.floor(run), implementation="flash", precision="bfloat16")
     assert floor["until"] == 4096  # 0.3 ms of launching + 2e-8 × 4096² × 16/64
     assert (floor["work"], floor["floor_ms"]) == pytest.approx((1024, 0.3), rel=0.01)
-
-
-def test_tiles_are_set_beside_the_fastest_and_one_that_does_not_fit_has_no_time(tmp_path):
-    plan = Tuning(device="cuda")
-    candidates = ({"tile": "64×64", "ms": 1.0}, {"tile": "128×64", "ms": 1.2}, {"tile": "64×128", "ms": None})
-    rows = [
-        (0, vars(point) | {"kernel": "forward", "chosen": one["ms"] == 1} | one)
-        for point in plan.points()
-        for one in candidates
-    ]
-    table = speed.tiles(made(tmp_path, plan, rows))
-    assert table["slower_than_best"].fillna(0).tolist() == [1.0, 1.2, 0.0] * len(plan.points())
 
 
 def test_one_check_flags_the_published_launches_and_our_own_and_passes_what_was_waited_for():

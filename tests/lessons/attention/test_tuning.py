@@ -36,8 +36,7 @@ class Launches:
         self.times, self.tried = times, []
         monkeypatch.setattr(triton.testing, "do_bench", self.clock)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-        for known in ("measured", "chosen"):
-            monkeypatch.setattr(measuring, known, {})
+        monkeypatch.setattr(measuring, "chosen", {})
 
     def clock(self, work, **_):
         work()
@@ -64,8 +63,6 @@ def test_the_fastest_tile_that_fits_is_chosen_once(monkeypatch, queries):
     assert gpu.choose(queries) == third, "the median decides"
     assert gpu.tried == [first, second, third]
     assert gpu.choose(queries) == gpu.choose(queries - 1) == third and len(gpu.tried) == 3, "it is measured once"
-    (times,) = measuring.measured.values()
-    assert (str(times[first]), times[second], times[third]) == ("nan", 3.0, 2.0)
 
 
 @pytest.mark.parametrize("queries", [1024, 16384])
@@ -90,9 +87,7 @@ def test_a_cpu_has_one_tile():
     assert measuring.tile_for("forward", q, 16, False, None) == measuring.ON_CPU
 
 
-def test_a_tile_says_what_it_is():
-    assert str(Tile(64, 128, 2, 4, 168)) == "64×128, 2 stages, 4 warps, 168 registers"
-    assert str(Tile(64, 64, 3, 8)) == "64×64, 3 stages, 8 warps"
+def test_a_tile_tells_the_compiler_of_warps_and_registers():
     assert Tile(64, 128, 2, 4, 168).options() == {"num_warps": 4, "maxnreg": 168}
     assert Tile(64, 64, 3, 8).options() == {"num_warps": 8}
 

@@ -15,7 +15,7 @@ from lessons.attention import plan
 from lessons.attention import theory as memory
 from lessons.attention.exercises import SYMPTOMS, verdict_of
 from lessons.attention.plan import PROBE, VARIANTS
-from lessons.attention.worker import measure, measuring, symptoms
+from lessons.attention.worker import measure, symptoms
 from lessons.attention.worker.implementations import TILE, implementation
 from lessons.attention.worker.measuring import kept, summary, unsynchronised_ms
 from lessons.attention.worker.plain import by_hand, exact, plain
@@ -133,16 +133,6 @@ def test_a_point_records_its_phases(kind, recorded):
     if "memory" in rows:
         heads, width = worker.plan.heads, worker.plan.head_dims[0]
         assert rows["memory"]["kept_bytes"] == memory.moment_bytes("flash", "kept", 16, width, 4, heads=heads)
-
-
-@pytest.mark.skipif(DEVICE.type == "cuda", reason="Triton's interpreter runs where there is no GPU")
-def test_a_cpus_tiles_are_named_and_not_timed(monkeypatch):
-    monkeypatch.setattr(measuring, "measured", {})
-    monkeypatch.setattr(measuring, "chosen", {})
-    worker = Worker(plan.Tuning.small(device="cpu"))
-    measure(worker, worker.plan.points()[0])
-    assert [row["kernel"] for row in worker.rows] == ["forward", "keys_values", "queries"]
-    assert all(row == row | {"tile": str(measuring.ON_CPU), "chosen": True, "ms": None} for row in worker.rows)
 
 
 def test_a_clock_that_waits_for_nobody_divides_by_its_calls(monkeypatch):

@@ -16,15 +16,9 @@ def runs():
     return {name: replay(path) for name, path in lab.RECORDED.items()}
 
 
-def test_the_first_forward_of_a_process_sets_things_up_and_its_clock_does_not_rise(runs):
+def test_the_first_forward_of_a_process_sets_things_up(runs):
     iterations = lab.iterations(runs["steps"])
     assert iterations.loc[0, "times_later"] > 10 and iterations.loc[1, "times_later"] < 1.5
-    seen = lab.first_iterations(runs["firstcalls"])
-    assert seen["sm_mhz"].nunique() == 1
-    assert seen["device_allocations"].iloc[0] > 50 and seen["device_allocations"].iloc[2:].sum() == 0
-    events = lab.first_calls(runs["firstcalls"]).set_index("event")
-    assert events["extra_ms"].idxmax() == "aten::mm"
-    assert events.loc["aten::mm", "longest_ms"] > 0.9 * events.loc["aten::mm", "extra_ms"]  # one call of hundreds
 
 
 def test_a_mean_without_warm_ups_is_twice_the_median(runs):

@@ -2,7 +2,7 @@
 
 import pytest
 from made import said
-from made_benchmarking import firsts_run, launches_run, profiles_run, steps_run
+from made_benchmarking import launches_run, profiles_run, steps_run
 
 from lessons import benchmarking as lab
 
@@ -34,17 +34,6 @@ def test_a_slow_first_iteration_moves_the_mean_and_not_the_median(make):
     said(lab.mean_or_median(lab.warm_ups(run)), ("mean is 3.6× as large", "median 1.0×"))
     flat = lab.warm_ups(calm).assign(mean_ms=1.0)
     said(lab.mean_or_median(flat), "do not move the mean")
-
-
-def test_what_only_the_first_step_does(make):
-    slow, calm, rising = make(firsts_run), make(firsts_run, extra_us=0.0), make(firsts_run, mhz=(1000.0, 1980.0))
-    told = lab.only_the_first(make(firsts_run, **CPU), slow)
-    said(told, ("81× as recorded", "mostly loading code and requests for memory", "driver for memory 30 times"))
-    said(told, ("| Runtime Triggered Module Loading | loads code | 40 | 400 | no |", "| 30 | 10.0 | yes |"))
-    said(told, "did not rise")
-    said(lab.only_the_first(slow, calm), "1.0× as recorded", "surplus is mostly")
-    said(lab.only_the_first(slow, rising), "still rose")
-    said(lab.only_the_first(make(firsts_run, **CPU), make(firsts_run, **CPU)), "surplus", ("driver", "clock"))
 
 
 def test_bfloat16_gains_where_the_gpu_is_the_limit(make):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from made_benchmarking import HOST_US, KERNELS, firsts_run, launches_run, profiles_run, steps_run, trial_run
+from made_benchmarking import HOST_US, KERNELS, launches_run, profiles_run, steps_run, trial_run
 
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
@@ -66,14 +66,6 @@ def test_iterations_keep_the_first_and_warm_ups_drop_it(steps):
     assert dropped.loc[("forward", 0), "mean_ms"] > 3 * dropped.loc[("forward", 1), "mean_ms"]
     assert dropped.loc[("forward", 0), "std_ms"] > 100 * dropped.loc[("forward", 1), "std_ms"]
     assert dropped.loc[("forward", 0), "median_ms"] == pytest.approx(dropped.loc[("forward", 5), "median_ms"])
-
-
-def test_events_of_the_first_call_come_first(folder):
-    run = firsts_run(folder / "firsts")
-    table = lab.first_calls(run)
-    assert list(table["event"].head(2)) == ["Runtime Triggered Module Loading", "cudaMalloc"]
-    assert table.loc[0, "extra_ms"] == pytest.approx(400) and table.loc[0, "calls_first"] == 40
-    assert list(lab.first_iterations(run)["device_allocations"]) == [30, 0, 0, 0, 0, 0]
 
 
 def test_the_launch_model_predicts_the_sizes_from_what_a_launch_costs(launches):

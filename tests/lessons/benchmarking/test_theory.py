@@ -1,4 +1,4 @@
-"""The queue, the launch model and the moments of a profile, before anything runs."""
+"""The queue and the launch model, before anything runs."""
 
 import pytest
 from hypothesis import given
@@ -8,8 +8,6 @@ from lessons.benchmarking.theory import (
     Queue,
     attention_work,
     forward_tflop,
-    innermost,
-    kind,
     line,
     parameters_of,
 )
@@ -36,43 +34,6 @@ def test_a_line_needs_two_places():
     assert line([1, 2, 3], [3, 5, 7]) == (2, 1)
     with pytest.raises(ValueError, match="two different"):
         line([4, 4], [1, 2])
-
-
-def test_every_moment_belongs_to_the_innermost_event():
-    took = innermost([(0, 10, "step"), (1, 5, "mm"), (2, 4, "launch"), (6, 7, "malloc")])
-    assert took == {"step": 5, "mm": 2, "launch": 2, "malloc": 1}
-
-
-def test_events_of_other_threads_that_overlap_are_counted_once():
-    took = innermost([(0, 4, "main"), (2, 6, "autograd")])
-    assert took == {"main": 2, "autograd": 4}
-    assert innermost([]) == {}
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.sampled_from("abc")), min_size=1, max_size=8))
-def test_all_moments_add_up_to_what_the_events_cover(found):
-    events = [(start, start + length, name) for start, length, name in found]
-    covered = len({moment for start, end, _ in events for moment in range(start, end)})
-    assert sum(innermost(events).values()) == pytest.approx(covered)
-
-
-@pytest.mark.parametrize(
-    ("event", "found"),
-    [
-        ("Runtime Triggered Module Loading", "loads code"),
-        ("Lazy Function Loading", "loads code"),
-        ("cuLibraryLoadData", "loads code"),
-        ("cudaMalloc", "allocates"),
-        ("cudaLaunchKernel", "launches"),
-        ("cudaLaunchKernelExC", "launches"),
-        ("cudaDeviceSynchronize", "waits"),
-        ("cudaOccupancyMaxActiveBlocksPerMultiprocessor", "sets up"),
-        ("aten::mm", "operators"),
-        ("iteration", "Python"),
-    ],
-)
-def test_an_event_has_its_kind(event, found):
-    assert kind(event) == found
 
 
 def test_attention_does_most_flop_in_products_and_softmax_moves_every_score_twice():

@@ -7,7 +7,7 @@ import torch
 
 from labkit.launching import launch
 from lessons import benchmarking as lab
-from lessons.benchmarking.plan import PHASES, FirstCalls, Launches, Products, Profiles, Steps
+from lessons.benchmarking.plan import PHASES, Launches, Products, Profiles, Steps
 from lessons.benchmarking.tables import attention_parts
 from lessons.benchmarking.worker.profiles import Traffic
 from lessons.benchmarking.worker.steps import TrainingLoop
@@ -78,7 +78,6 @@ def launched(tmp_path_factory):
         few = {"models": ("small",), "repeats": 2, "warm_ups": 1}
         plans = {
             "steps": Steps.small(**few),
-            "firsts": FirstCalls.small(iterations=3),
             "profiles": Profiles.small(**few | {"models": ("2.7b",)}, steps=1),
             "launches": Launches.small(**few, depths=(1, 2), widths=(32,)),
         }
@@ -92,15 +91,6 @@ def test_every_iteration_is_a_row(launched):
     table = lab.steps(launched["steps"])
     assert (table["count"] == 2).all() and (table["ms"] > 0).all()
     assert (rows["enqueue_ms"] <= rows["ms"]).all()
-
-
-@pytest.mark.slow
-def test_the_first_calls_are_seen_event_by_event(launched):
-    iterations, events = (table(launched["firsts"]) for table in (lab.first_iterations, lab.first_calls))
-    assert list(iterations["iteration"]) == [0, 1, 2]
-    assert "aten::mm" in set(events["event"])
-    share = events["first_ms"].sum() / iterations["ms"].iloc[0]
-    assert 0.5 < share < 2.5, "two threads, of which one may wait for the other"
 
 
 @pytest.mark.slow

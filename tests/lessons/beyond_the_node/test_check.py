@@ -8,7 +8,7 @@ from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import beyond_the_node
 from lessons.beyond_the_node import solutions
-from lessons.beyond_the_node.exercises import ACCUMULATIONS, CALLS, MESHES, check
+from lessons.beyond_the_node.exercises import ACCUMULATIONS, CALLS, check
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -31,18 +31,6 @@ def test_what_a_wrong_accumulation_is_told():
     swapped = faults("accumulation_for", ACCUMULATIONS, lambda e, c, s: own(e, s, c))
     assert swapped["upside_down"].endswith("Computing and communication are swapped.")
     assert set(faults("accumulation_for", ACCUMULATIONS, lambda *case: None)) == {"form"}
-
-
-def test_what_wrong_groups_are_told():
-    own = solutions.mesh_groups
-    assert faults("mesh_groups", MESHES, own) == {}
-    told = faults("mesh_groups", MESHES, lambda n, g: own(n, g)[::-1])
-    assert told["swapped"].endswith("The groups inside nodes come first.")
-    told = faults("mesh_groups", MESHES, lambda n, g: own(n, g)[0])
-    assert told["inside_only"].endswith("The groups between nodes are missing.")
-    told = faults("mesh_groups", MESHES, lambda n, g: [own(n, g)[0], own(n, g)[1][:1]])
-    assert "not only the first: each rank sends its own part" in told["leaders"]
-    assert set(faults("mesh_groups", MESHES, lambda n, g: "groups")) == {"form"}
 
 
 def test_what_a_wrong_time_is_told():
@@ -86,5 +74,5 @@ def test_answers_in_a_worker():
     assert beyond_the_node.check("accumulation_for").outcome == RAISED
     answers.save(name, f"{head}    while True:\n        pass\n")
     assert beyond_the_node.check("accumulation_for", patience_s=3).outcome == HUNG
-    with pytest.raises(ValueError, match="there are accumulation_for, mesh_groups, hierarchical_seconds"):
+    with pytest.raises(ValueError, match="there are accumulation_for, hierarchical_seconds"):
         beyond_the_node.check("accumulation")

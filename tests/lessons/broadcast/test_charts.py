@@ -21,7 +21,6 @@ def sweeps(tmp_path_factory):
         "eight": broadcast_run(folder / "eight", few, gpus=8),
         "unknown": broadcast_run(folder / "unknown", few, node=gpu_node(4, "NVIDIA Unknown")),
         "pinned": broadcast_run(folder / "pinned", pinned),
-        "ring": broadcast_run(folder / "ring", few | {("pinned_ring", "pageable", 4): 0.12}),
         "wrong": broadcast_run(folder / "wrong", few, status={("staged", "pinned", 1): "wrong copy on GPU 1"}),
     }
 
@@ -29,7 +28,6 @@ def sweeps(tmp_path_factory):
 PANELS = [
     ["small", "full"],
     ["full", "recorded"],
-    ["ring", "recorded"],
     ["eight", "full"],
     ["unknown"],
     ["pinned"],

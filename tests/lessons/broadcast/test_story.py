@@ -127,40 +127,6 @@ def test_the_fastest_method_decides():
     assert middle(both[both["method"] == "pipelined"]) == (4, 4)
 
 
-@pytest.mark.parametrize(
-    ("direct", "spread", "said"),
-    [
-        (218.9, 1.0, "can carry 2.5 % more"),
-        (218.9, 3.0, "moves no more"),
-        (200.0, 1.0, "moves no more"),
-        (NAN, 1, "no pinned"),
-    ],
-)
-def test_rates(direct, spread, said):
-    rates = {"gb_per_s": [213.6, direct], "ms": [20.1, 78.5], "through_host_links_gib": [4.0, 16.0]}
-    table = pd.DataFrame({"method": ["links", "direct"], "spread_gb_per_s": [spread, spread]} | rates)
-    assert said in broadcast.rates(table).data
-
-
-def ring(pageable=400.0, ring_ms=120.0, spread=1.0):
-    times = {"pageable": pageable, "pageable, through a pinned ring": ring_ms, "pinned": 80.0}
-    rows = [{"source": name, "chunks": 8, "ms": ms, "spread_ms": spread} for name, ms in times.items() if ms]
-    return attributed([row | {"gb_per_s": 10.0, "times_pinned": row["ms"] / 80} for row in rows])
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        (ring(), "is 3.3× as fast"),
-        (ring(ring_ms=500.0), "is 0.80× as fast"),
-        (ring(spread=200.0), "no difference beyond noise"),
-        (ring(ring_ms=0.0), "did not measure the ring"),
-    ],
-)
-def test_ring_gain(table, said):
-    assert said in broadcast.ring_gain(table).data
-
-
 def test_the_reports_gains_stand_beside_that_of_the_path():
     causes = broadcast.causes(ablation((1.66, 0.083), (0.42, 0.079)))
     rows = [("one", "direct", 1.5), ("one", "pipelined", 0.1), ("other", "direct", 1.2), ("other", "pipelined", 0.1)]

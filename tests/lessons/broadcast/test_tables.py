@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from made import CPU, CPU_SECONDS, H200_SECONDS, broadcast_run, gpu_node, small_broadcast, sweep_plan, write_run
 
-from labkit.engine.run import replay
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published, report_names
@@ -36,7 +35,6 @@ def row(table, method, memory="pinned", chunks=1):
         ("nccl", 1, SIZE / HOST + SIZE / NVLINK),
         ("pipelined", 4, SIZE / HOST + 3 * SIZE / 4 / NVLINK),
         ("pipelined", 128, SIZE / HOST + 3 * SIZE / 128 / NVLINK),
-        ("pinned_ring", 4, SIZE / HOST + 3 * SIZE / 4 / NVLINK),
         ("scatter_all_gather", 16, SIZE / 4 / HOST + 3 * SIZE / 4 / 16 / NVLINK),
     ],
 )
@@ -123,32 +121,6 @@ def test_two_causes_in_both_orders(run):
 
 def test_without_pinned_memory_there_is_one_cause(tmp_path):
     assert broadcast.causes(broadcast.ablation(broadcast.methods(small_broadcast(tmp_path / "run")))).empty
-
-
-def test_host_links_carry_the_tensor_once_per_gpu_under_direct(run):
-    """Direct's total rate can exceed that of links: the yardstick is a time, no limit of the hardware."""
-    table = broadcast.host_rates(broadcast.methods(run)).set_index("method")
-    assert table.loc["direct", "through_host_links_gib"] == pytest.approx(16)
-    assert table.loc["direct", "gb_per_s"] == pytest.approx(4 * SIZE / 0.083 / 1e9)
-    assert table.loc["links", "gb_per_s"] == pytest.approx(SIZE / 0.0213 / 1e9)
-    assert table.loc["staged", "through_host_links_gib"] == pytest.approx(4)
-
-
-def test_the_ring_between_pageable_and_pinned(tmp_path):
-    ring = H200_SECONDS | {("pinned_ring", "pageable", 8): 0.15, ("pinned_ring", "pageable", 32): 0.12}
-    table = broadcast.ring_position(broadcast.methods(broadcast_run(tmp_path / "run", ring))).set_index("source")
-    assert table["chunks"].tolist() == [128, 32, 64]
-    assert table.loc["pageable, through a pinned ring", "ms"] == pytest.approx(120)
-    assert table.loc["pageable, through a pinned ring", "times_pinned"] == pytest.approx(0.12 / 0.0788)
-
-
-def test_the_recorded_ring_is_near_pinned_memory():
-    recorded = replay(broadcast.RECORDED_RING)
-    table = broadcast.ring_position(broadcast.methods(recorded)).set_index("source")
-    assert table["chunks"].tolist() == [16, 128, 64]
-    assert table.loc["pageable, through a pinned ring", "times_pinned"] < 1.05
-    assert table.loc["pageable", "times_pinned"] > 5
-    assert scorecard_of(recorded)["target"].tolist() == ["settings with a wrong copy"]
 
 
 def test_chunk_sweep_keeps_the_chunked_methods(run):

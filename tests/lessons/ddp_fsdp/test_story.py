@@ -155,20 +155,6 @@ def test_memory_per_sample(made, parts, unsaid):
     said(ddp_fsdp.sample_memory(made, {"one": 575.0, "other": 570.0}), parts, unsaid)
 
 
-def accumulated(whole, parts, every, peaks=(10e3, 6e3, 6e3)):
-    rows = zip((1, 4, 4), ("last", "last", "every"), (whole, parts, every), peaks, (400, 400, 1600), strict=True)
-    names = ["strategy", "micro_batches", "synced", "samples_per_s", "peak_mib", "gradients_mib"]
-    return table(*(("ddp", *row) for row in rows), columns=names).assign(spread_samples_per_s=1.0)
-
-
-def test_accumulation():
-    trades, here = accumulated(300, 270, 216), accumulated(300, 299, 298, peaks=(NAN,) * 3)
-    rows = ("| here | DDP | 1 | 99.7 % | not measured | 1.0× |", "| recorded | DDP | 4 | 72 % | 60 % | 4.0× |")
-    parts = "4 micro-batches need 60 % of the peak, at 90 % of the rate"
-    said(ddp_fsdp.accumulation_trades(here, trades), (parts, *rows), "does not")
-    said(ddp_fsdp.accumulation_trades(trades, here), "does not trade speed for memory", "micro-batches need")
-
-
 def test_zero():
     names = ["strategy", "limits", "samples_per_s", "peak_mib", "link_mib"]
     rows = [("ddp", "", 290, 9e3, 400), ("zero2", "", 210, 8e3, 600), ("fsdp_full", "", 280, 1e4, 9)]

@@ -21,7 +21,7 @@ def test_what_was_recorded(runs):
         assert (run.rows["status"] == "ok").all()
         assert set(run.rows["point"]) == {point.point for point in run.plan.points()}
         assert set(run.rows["rank"]) == set(range(run.plan.gpus))
-    for name in ("memory", "steps", "buckets"):
+    for name in ("memory", "steps"):
         assert (runs[name].plan.hidden, runs[name].plan.layers) == (1600, 48)
 
 
@@ -59,4 +59,3 @@ def test_the_charts_draw(runs, monkeypatch):
     monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GiB", "MiB"))
     checked(optimizer_sharding.memory_chart(optimizer_sharding.memory(runs["memory"])))
     checked(optimizer_sharding.steps_chart(optimizer_sharding.steps(runs["steps"])))
-    checked(optimizer_sharding.buckets_chart(optimizer_sharding.buckets(runs["buckets"])))

@@ -110,26 +110,6 @@ def test_update_times_with_one_fused_kernel_stand_beside_those_with_many():
     assert "With one fused kernel the update takes 0.95× the unsharded one's." in said
 
 
-def swept(*updates):
-    rows = ((32.0 * 4**power, ms, 0.5) for power, ms in enumerate(updates))
-    return table(*rows, columns=["bucket_mib", "update_ms", "spread_update_ms"])
-
-
-@pytest.mark.parametrize(
-    ("made", "part"),
-    [
-        (swept(60, 20, 30), "**Fastest: 128 MiB.** The smallest takes 3.0× as long."),
-        (swept(30, 20, 60), "The largest takes 3.0×"),
-        (swept(60, 40, 20), "**Fastest: 512 MiB, the largest.** The smallest takes 3.0× as long: here the number"),
-        (swept(60, 20, 20.4), "**Fastest: 128 to 512 MiB.**"),
-        (swept(20.5, 20, 20.9), "All sizes take the same time"),
-        (swept(), "No size of buckets"),
-    ],
-)
-def test_best_bucket(made, part):
-    assert part in lab.best_bucket(made).data
-
-
 def test_beside_zero():
     names = ["stage", "held_gib", "sent_gb"]
     more = table(("ours", 22.0, 12.0), ("zero1", 22.0, 8.0), columns=names)

@@ -6,7 +6,7 @@ import figures
 import pytest
 from figures import checked
 from made import gpu_node, write_run
-from made_optimizer_sharding import TIMES, buckets_run, memory_run, steps_run
+from made_optimizer_sharding import TIMES, memory_run, steps_run
 
 from labkit.node import limits
 from labkit.tables.goals import scorecard_of
@@ -29,7 +29,6 @@ def runs(tmp_path_factory):
         "steps": steps_run(folder / "steps"),
         "small memory": memory_run(folder / "small", device="cpu", size="small", layers=2, hidden=64, heads=4),
         "small steps": steps_run(folder / "slow", device="cpu", size="small"),
-        "buckets": buckets_run(folder / "buckets"),
         "full": memory_run(folder / "full", unexplained=0.2, uneven=1.1, more_sent=10**6),
     }
 
@@ -80,13 +79,6 @@ def test_steps(runs):
     assert rows.loc["unsharded", "least_sent_ms"] == 0
 
 
-def test_buckets(runs):
-    table = optimizer_sharding.buckets(runs["buckets"])
-    assert table["exposed_ms"].tolist() == pytest.approx([45, 8, 3, 2, 5, 11])
-    assert table["fullest_mib"].iloc[0] == pytest.approx(4 * 1600 * 10_000 / 2**20), "a parameter larger than a bucket"
-    assert (table["fullest_mib"].iloc[1:-1] <= table["bucket_mib"].iloc[1:-1]).all()
-
-
 def test_scorecard(runs, tmp_path):
     assert scorecard_of(runs["memory"])["met"].all()
     bad = scorecard_of(runs["full"]).set_index("target")
@@ -125,14 +117,9 @@ def test_two_runs_are_drawn_one_beside_the_other(runs):
     assert len(checked(optimizer_sharding.memory_chart(small, full)).axes) == 4
     small, full = optimizer_sharding.steps(runs["small steps"]), optimizer_sharding.steps(runs["steps"])
     assert len(checked(optimizer_sharding.steps_chart(small, full, guess=12.0)).axes) == 4
-    swept = optimizer_sharding.buckets(runs["buckets"])
-    figure = checked(optimizer_sharding.buckets_chart(swept, swept))
-    assert [ax.get_ylim()[0] for ax in figure.axes] == [0, 0]
-    assert min(ax.get_ylim()[1] for ax in figure.axes) > swept["update_ms"].max(), "no mark lies outside the axes"
 
 
 def test_other_charts(runs):
-    checked(optimizer_sharding.buckets_chart(optimizer_sharding.buckets(runs["buckets"])))
     balance = checked(optimizer_sharding.balance_chart(optimizer_sharding.balance()))
     assert len(balance.axes) == 3
     held = optimizer_sharding.memory(runs["memory"])

@@ -124,14 +124,6 @@ def test_every_way_takes_the_same_steps():
     assert table["least_local_ms"].isna().all(), "no datasheet is known of a CPU"
 
 
-@pytest.mark.slow
-def test_buckets_are_what_was_asked():
-    run = launch(optimizer_sharding.Buckets.small(gpus=2, repeats=1), progress=False)
-    table = optimizer_sharding.buckets(run)
-    assert table["bucket_mib"].tolist() == [0.02, 0.25, 4]
-    assert (table["update_ms"] > 0).all()
-
-
 def test_a_bucket_is_filled_before_the_next():
     parameters = [torch.empty(size) for size in (5, 5, 30, 2, 2, 2)]
     filled = [[len(one) for one in bucket] for bucket in in_buckets(parameters, 40)]

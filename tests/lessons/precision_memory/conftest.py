@@ -16,7 +16,6 @@ def small():
     plans = {
         "numbers": lambda: precision_memory.Numbers.small(),
         "scaling": lambda: precision_memory.Scaling.small(steps=12),
-        "speed": lambda: precision_memory.Speed.small(models=("small", "xl"), repeats=2),
         "memory": lambda: precision_memory.Memory.small(sequences=(16, 48)),
         "timeline": lambda: precision_memory.Timeline.small(layers=2),
         "levers": lambda: precision_memory.Levers.small(levers=FEW_LEVERS, repeats=2, warm_ups=1),

@@ -117,20 +117,6 @@ def test_scale_saves(zero, said):
     assert said in precision_memory.scale_saves((gradients, course(zero=zero))).data
 
 
-def speed(gain: float, spread: float) -> pd.DataFrame:
-    rows = [("small", 0.9), ("xl", gain)]
-    row = {"phase": "forward", "precision": "bfloat16", "spread_gain": spread}
-    table = made([row | {"model": model, "gain": own} for model, own in rows])
-    return pd.concat([table, table.assign(precision="float32", gain=1.0)], ignore_index=True)
-
-
-def test_who_gains():
-    said = precision_memory.who_gains(speed(1.05, 0.1), speed(3.0, 0.1), speed(2.0, 0.1)).data
-    assert "the largest model gains most: nothing here, 3.0× recorded (forward), 2.0× published (forward)" in said
-    small = speed(1.05, 0.0).assign(gain=[1.4, 1.1, 1.0, 1.0])
-    assert "mixed precision gains at most: 1.4× here (forward)" in precision_memory.who_gains(small, small, small).data
-
-
 @pytest.mark.parametrize(("error", "said"), [(0.0, "✔ Each item"), (0.002, "within 0.20 %"), (0.1, "✘"), (NAN, "no")])
 def test_bytes_as_computed(error, said):
     assert said in precision_memory.bytes_as_computed(made({"counted_error": [error]})).data
@@ -165,6 +151,5 @@ def test_leanest():
 
 def test_one_minute_shows_both(recorded):
     lines = precision_memory.in_one_minute(recorded, recorded).data.splitlines()
-    assert lines[0] == "| rule | here | recorded |" and len(lines) == 8
+    assert lines[0] == "| rule | here | recorded |" and len(lines) == 7
     assert "ends at 4, a float32 sum at 10 |" in lines[2]
-    assert "| small: 0.81× (backward), 2.7b: 3.1× (backward) |" in lines[5], "beyond noise"

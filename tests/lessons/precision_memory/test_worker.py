@@ -90,9 +90,3 @@ def test_levers(small):
 def test_every_bug_is_told_by_its_own_symptom(small):
     rows = precision_memory.symptoms(small("trial")).to_dict("records")
     assert {row["variant"]: faults(row) for row in rows} == {name: [name] for name in SYMPTOMS}
-
-
-def test_times_have_a_gain(small):
-    table = precision_memory.speed(small("speed"))
-    assert set(table["phase"]) == {"forward", "backward"} and (table["ms"] > 0).all()
-    assert (table[table["precision"] == "float32"]["gain"] == 1).all()

@@ -2,7 +2,7 @@
 
 import pytest
 from figures import drawn
-from made_scaling import accuracy_run, communication_run, epochs_run, knobs_run
+from made_scaling import accuracy_run, communication_run, epochs_run
 
 from labkit.course.predict import Prediction
 from labkit.tables.published import published
@@ -87,9 +87,7 @@ def test_ways_and_accuracy_charts(runs, name):
     assert dots == learnt["seeds"].sum(), "every seed is a dot"
 
 
-def test_other_charts(tmp_path):
-    rungs = scaling.ladder(knobs_run(tmp_path / "run"))
-    drawn(scaling.waterfall_chart(rungs, rungs), 2)
+def test_other_charts():
     drawn(scaling.laws_chart(), 2)
     figure = drawn(scaling.published_chart(scaling.published_speedups(published("resnet_speedup"))), 1)
     assert labels(figure) == {"printed", "its own seconds"}

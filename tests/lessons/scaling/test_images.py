@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from labkit.theory import resnet
+from labkit.theory.resnet import CLASSES, flop_per_image
 from labkit.tools.images import NoImages, fetch
 from labkit.worker.glyphs import FACES, glyphs, masks
 from labkit.worker.images import Feed, Images, augmented, load, read
 from labkit.worker.resnet import ResNet
-from lessons.scaling.theory import model, training_flop
+from lessons.scaling.theory import model
 
 CPU = torch.device("cpu")
 NAMES = (*resnet.TRAINING_FILES, *resnet.TESTING_FILES)
@@ -182,4 +183,4 @@ def test_the_formula_counts_what_torch_counts():
     network = ResNet(8, (2, 2, 2, 2), 10)
     with FlopCounterMode(display=False) as counted:
         network(torch.zeros(4, 3, 32, 32)).sum().backward()
-    assert counted.get_total_flops() == 4 * training_flop(8, (2, 2, 2, 2))
+    assert counted.get_total_flops() == 4 * flop_per_image(8, (2, 2, 2, 2), CLASSES)

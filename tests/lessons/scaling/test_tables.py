@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 from made import said
-from made_scaling import accuracy_run, communication_run, epochs_run, knobs_run, messages_run
+from made_scaling import accuracy_run, communication_run, epochs_run, messages_run
 
 from labkit.tables.goals import OPEN, scorecard_of
 from labkit.theory.resnet import SAID
@@ -144,17 +144,6 @@ def test_every_seed_counts(tmp_path):
     alone = scaling.accuracy(accuracy_run(tmp_path / "one", PERCENT, gpus=1))
     assert alone["variant"].tolist() == ["reference", "one_gpu"]
     said(scaling.trained_alike(alone), "lacks the large batch", "as fast")
-
-
-def test_rungs_and_their_share_of_the_roof(tmp_path):
-    table = scaling.ladder(knobs_run(tmp_path / "run"))
-    assert table["times_first"].iloc[-1] == pytest.approx(5.0)
-    assert table["batch"].tolist() == [512] * 5 + [2048] * 2
-    last = table.iloc[-1]
-    assert last["roof_share"] == pytest.approx(60e3 * 3.329e9 / 989.5e12, rel=0.01)
-    said(scaling.fastest_loop(table), ("one GPU 5.0× as fast.**", "of the datasheet's matrix rate"))
-    said(scaling.fastest_loop(table.assign(roof_share=float("nan"))), "5.0×", "datasheet")
-    said(scaling.fastest_loop(table.iloc[:1]), "No knob makes the loop faster")
 
 
 def test_goals_are_met_missed_or_open(tmp_path):

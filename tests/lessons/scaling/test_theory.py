@@ -9,7 +9,6 @@ from torch.utils.data import DistributedSampler
 from labkit.course.verdict import RIGHT
 from lessons.scaling import theory
 from lessons.scaling.exercises import SCHEDULES, SHARDS, judge_rates, judge_shard, verdict_of
-from lessons.scaling.explorer import picture
 
 
 @pytest.mark.parametrize("law", ["amdahl", "gustafson"])
@@ -48,15 +47,6 @@ def test_a_rate_climbs_and_falls():
     assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8])
     assert rates[9] == pytest.approx(0.8 / 6)
     assert theory.scaled_rate(2048) == pytest.approx(16 * theory.BASE_RATE)
-
-
-def test_the_modelled_epoch_names_what_limits_it():
-    alone, four = theory.modelled(1), theory.modelled(4)
-    assert four.steps == alone.steps / 4
-    assert four.compute_s == pytest.approx(alone.compute_s / 4)
-    assert alone.exposed_s == 0 < four.exposed_s
-    assert theory.modelled(4, loader_images_per_s=1000).input_s > 10
-    assert theory.modelled(4, hidden_share=1.0).exposed_s == 0
 
 
 def right_shard(images, ranks, rank, epoch, drop_last):
@@ -148,9 +138,3 @@ def test_a_symptom_names_its_bug():
     }
     for name, change in wrong.items():
         assert set(verdict_of(right | change).faults) == {name}
-
-
-def test_an_explorer_shows_every_count():
-    html = picture(128, 80, 3, 200, 80, 20_000)
-    assert all(f"{count} GPU" in html for count in (1, 2, 4, 8, 16))
-    assert "waiting for images" in picture(128, 80, 3, 200, 80, 2_000).partition("</div>")[0]

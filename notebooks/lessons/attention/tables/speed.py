@@ -181,18 +181,6 @@ def steps() -> pd.DataFrame:
     return pd.read_csv(RECORDED / "h200" / "attention" / "steps.csv")
 
 
-def tiles(run: Run) -> pd.DataFrame:
-    """Return, per kernel, setting and candidate: ms, whether it was chosen, and its time over the fastest candidate's.
-
-    A candidate for which the GPU has too little has no ms; a CPU times none.
-    """
-    index = ["precision", "head_dim", "sequence", "kernel"]
-    table = run.rows.reindex(columns=[*index, "tile", "ms", "chosen"]).dropna(subset=["tile"])
-    table = table.astype({"ms": float, "chosen": bool})
-    table["slower_than_best"] = table["ms"] / table.groupby(index)["ms"].transform("min")
-    return _named(table, run)
-
-
 def _timed(run: Run) -> pd.DataFrame:
     """Return a row per point and phase, the captured backward and phases not reached included."""
     rows = run.rows

@@ -14,8 +14,7 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from labkit.engine.worker import Worker
-from lessons.attention.plan import PROBE, Errors, Memory, Plain, Trial, Tuning
-from lessons.attention.worker import measuring
+from lessons.attention.plan import PROBE, Errors, Memory, Plain, Trial
 from lessons.attention.worker.implementations import ATTENTIONS, implementation
 from lessons.attention.worker.measuring import (
     Watch,
@@ -48,8 +47,6 @@ def _measure(worker: Worker, point: SimpleNamespace) -> None:
     work = Work(worker, point)
     if isinstance(worker.plan, Memory):
         work.weigh()
-    elif isinstance(worker.plan, Tuning):
-        work.tune()
     elif getattr(point, "clock", "launched") == "captured":
         work.time_captured()
     else:
@@ -108,19 +105,6 @@ class Work:
             self.both()
         memory = {} if self.point.implementation == "compiled" else kept(self.forward)
         self.worker.record(phase="memory", **memory | peaks(self.worker, self.forward, self.do, self.inputs))
-
-    def tune(self) -> None:
-        """Record every candidate's time for each kernel, and which is chosen; a CPU has one, and no time for it."""
-        tuned_before = set(measuring.measured)
-        self.both()
-        for problem in [problem for problem in measuring.measured if problem not in tuned_before]:
-            for tile, ms in measuring.measured[problem].items():
-                self.worker.record(
-                    kernel=problem[0],
-                    tile=str(tile),
-                    chosen=tile == measuring.chosen[problem],
-                    ms=None if math.isnan(ms) else ms,
-                )
 
     def _backward(self) -> Callable[[], object]:
         o = self.forward()

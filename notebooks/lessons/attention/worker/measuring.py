@@ -154,10 +154,6 @@ class Tile(NamedTuple):
     registers: int = 0
     described: bool = True
 
-    def __str__(self) -> str:
-        most = f", {self.registers} registers" if self.registers else ""
-        return f"{self.rows}×{self.columns}, {self.stages} stages, {self.warps} warps{most}"
-
     def options(self) -> dict[str, int]:
         """Return what the compiler is told besides the kernel's own arguments."""
         return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
@@ -187,25 +183,23 @@ CANDIDATES = {
 ON_CPU = Tile(32, 16, 1, 4, described=False)  # for Triton's interpreter, where only the result counts
 
 Problem = tuple[str, str, int, bool, int]  # kernel, precision, padded head dimension, causal, queries up to
-measured: dict[Problem, dict[Tile, float]] = {}  # milliseconds; NaN where a GPU has too little for the tile
 chosen: dict[Problem, Tile] = {}
 
 
 def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, launch: Callable[[Tile], object]) -> Tile:
     """Return the tile that `launch` ran fastest with, measuring the candidates when this kind of problem is new."""
+    if not q.is_cuda:
+        return ON_CPU
     precision = "float32" if q.dtype == torch.float32 else "bfloat16"
     problem = (kernel, precision, padded_width, causal, min(1 << (q.shape[-2] - 1).bit_length(), _LONGEST))
     if problem not in chosen:
-        if not q.is_cuda:
-            measured[problem], chosen[problem] = {ON_CPU: math.nan}, ON_CPU
-            return ON_CPU
         tiles = CANDIDATES.get((kernel, precision, padded_width)) or CANDIDATES[kernel, precision]
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
         # Bound by its products, float32 has less to gain, and compiling a second kernel for it takes 20 s at d = 128.
         described = DIRECT or (precision == "bfloat16" and problem[-1] >= LONG)
         candidates = [tile._replace(described=described) for tile in tiles]
-        measured[problem] = times = {tile: _milliseconds(launch, tile) for tile in candidates}
+        times = {tile: _milliseconds(launch, tile) for tile in candidates}
         fitting = [tile for tile in times if not math.isnan(times[tile])]
         if not fitting:
             raise RuntimeError(f"no tile for {problem} fits this GPU: it has too few registers or too little memory")

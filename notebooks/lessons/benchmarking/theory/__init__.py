@@ -1,10 +1,9 @@
-"""Launches and work before anything runs: a queue between host and GPU, attention's parts, what a moment belongs to."""
+"""Launches and work before anything runs: a queue between host and GPU, attention's parts."""
 
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.theory.transformer import SIZES, forward_flop, transformer
@@ -102,48 +101,3 @@ def attention_work(
     product = {"flop": 2 * scores * width, "moved_bytes": element_bytes * (2 * rows + scores)}
     softmax = {"flop": SOFTMAX_FLOP * scores, "moved_bytes": 2 * element_bytes * scores}
     return {"scores": product, "softmax": softmax, "values": product}
-
-
-_KINDS = (  # the first line with a word that the event's name holds decides
-    ("profiler", ("Activity Buffer", "Instrumentation", "Profiler")),
-    ("loads code", ("Loading", "cuModule", "cuLibrary", "cudaFunc", "cuFunc", "cuKernel")),
-    ("allocates", ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cuMem", "empty", "new_zeros")),
-    ("waits", ("Synchronize",)),
-    ("launches", ("Launch", "cudaMemcpy", "cudaMemset")),
-    ("sets up", ("cuda", "Occupancy")),
-    ("Python", ("iteration",)),
-)
-
-
-def kind(event: str) -> str:
-    """Return what the host does in an event of the profiler: loads code, allocates, launches, …, else "operators"."""
-    return next((kind for kind, words in _KINDS if any(word in event for word in words)), "operators")
-
-
-KINDS: tuple[str, ...] = (*dict.fromkeys(kind for kind, _ in _KINDS), "operators")
-
-
-def innermost(events: Iterable[tuple[float, float, str]]) -> dict[str, float]:
-    """Return how long each name is the innermost of all events (start, end, name) that go on at a moment.
-
-    Every moment belongs to the event that began last, so the times add up to what the events cover together.
-    """
-    took: dict[str, float] = defaultdict(float)
-    open_events: list[tuple[float, str]] = []
-    now = float("-inf")
-
-    def until(moment: float) -> None:
-        nonlocal now
-        while open_events and open_events[-1][0] <= moment:
-            end, name = open_events.pop()
-            took[name] += max(0.0, end - now)
-            now = max(now, end)
-        if open_events:
-            took[open_events[-1][1]] += max(0.0, moment - now)
-        now = max(now, moment)
-
-    for start, end, name in sorted(events, key=lambda event: (event[0], -event[1])):
-        until(start)
-        open_events.append((end, name))
-    until(max((end for end, _ in open_events), default=now))
-    return dict(took)

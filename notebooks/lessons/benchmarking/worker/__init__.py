@@ -9,9 +9,8 @@ from labkit.engine.function import function_of
 from labkit.engine.worker import Worker
 from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as prepare
-from lessons.benchmarking.plan import Answer, FirstCalls, Launches, Products, Profiles, Trial
+from lessons.benchmarking.plan import Answer, Launches, Products, Profiles, Trial
 from lessons.benchmarking.worker.device import drive
-from lessons.benchmarking.worker.firsts import watch_first_calls
 from lessons.benchmarking.worker.launches import time_launches
 from lessons.benchmarking.worker.profiles import profile_phases
 from lessons.benchmarking.worker.steps import TrainingLoop, time_phases, time_products
@@ -44,9 +43,7 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
         )
         return
     loop = TrainingLoop(worker, point, worker.plan.dimensions(point.model), point.mode)
-    if isinstance(worker.plan, FirstCalls):
-        watch_first_calls(worker, loop)
-    elif isinstance(worker.plan, Profiles):
+    if isinstance(worker.plan, Profiles):
         profile_phases(worker, point, loop)
     else:
         time_phases(worker, loop)

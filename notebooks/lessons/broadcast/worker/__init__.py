@@ -96,7 +96,7 @@ def _through_lanes(worker: Worker, point: SimpleNamespace) -> None:
     part_of = share.__getitem__ if point.method == "links" else lambda gpu: slice(None)
     repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
     for timing in worker.time(broadcast, **repetitions, before=buffers.poison):
-        _record(worker, timing, buffers.wrong(part_of), host_threads=torch.get_num_threads())
+        _record(worker, timing, buffers.wrong(part_of))
     lanes.close()
     best_memory = worker.plan.memories[-1]
     if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= _MOST_DRAWN:

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-_RING = 3  # buffers of the pinned ring: one is filled, one is pulled, one is ready
-
 
 @dataclass
 class Copy:
@@ -163,7 +161,6 @@ class Lanes:
     def __init__(self, devices: list[torch.device], *, timed: bool = False):
         self.devices, self.timed, self.log = devices, timed, Log()
         self._lanes: dict[str, Lane | ThreadLane] = {}
-        self._ring: list[torch.Tensor] = []
 
     def host(self, gpu: int) -> Lane | ThreadLane:
         """The lane from host memory to `gpu`: its PCIe link."""
@@ -182,13 +179,6 @@ class Lanes:
         """Cut `elements` elements, from `first` on, into `chunks` equal slices."""
         step = elements // chunks
         return [slice(start, start + step) for start in range(first, first + elements, step)]
-
-    def ring(self, elements: int) -> list[torch.Tensor]:
-        """Return _RING host buffers of `elements` float32 each, pinned where there is a GPU; made once, then kept."""
-        if not self._ring or len(self._ring[0]) != elements:
-            on_gpu = self.devices[0].type == "cuda"
-            self._ring = [torch.empty(elements, pin_memory=on_gpu) for _ in range(_RING)]
-        return self._ring
 
     def wait(self) -> None:
         """Wait until every copy on every lane has arrived."""

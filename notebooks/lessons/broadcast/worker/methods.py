@@ -28,23 +28,6 @@ def pipelined(source, copies, chunks, lanes):
             lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part], after=arrived)
 
 
-def pinned_ring(source, copies, chunks, lanes):
-    """As pipelined, for a pageable source: the thread copies each chunk into a ring of pinned buffers first.
-
-    While GPU 0 pulls one buffer of the ring, the thread fills the next; it refills a buffer once GPU 0 has it.
-    """
-    ring = lanes.ring(len(source) // chunks)
-    pulled = {}  # by place in the ring, GPU 0's last copy from there
-    for number, part in enumerate(lanes.parts(len(source), chunks)):
-        place = number % len(ring)
-        if place in pulled:
-            pulled[place].wait()
-        ring[place].copy_(source[part])
-        pulled[place] = lanes.host(0).copy(copies[0][part], ring[place])
-        for gpu in lanes.others(0):
-            lanes.peer(0, gpu).copy(copies[gpu][part], copies[0][part], after=pulled[place])
-
-
 def scatter_all_gather(source, copies, chunks, lanes):
     """Each GPU pulls its own share over its own host link, and hands each chunk of it to all others."""
     for parts in _rounds(source, copies, chunks, lanes):

@@ -40,10 +40,9 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
         model.forward = torch.compile(model.forward, dynamic=False)  # one graph; hooks stay outside
     trainer = train(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))
     data = batches(samples(plan, _EPOCH * point.batch, point.seed), point.batch, worker.rank, point.ranks, point.seed)
-    share = point.batch // point.ranks // getattr(point, "micro_batches", 1)
 
     def next_batches() -> list[Batch]:
-        return list(zip(*(part.split(share) for part in next(data)[:-1]), strict=True))
+        return [tuple(next(data)[:-1])]
 
     time_steps(worker, trainer, next_batches, group)
     if point.seed == plan.seeds[0]:

@@ -94,7 +94,7 @@ def train(
 ) -> Trainer:
     """Return the trainer of the point's strategy; DeepSpeed is imported only for its own strategies."""
     if point.strategy not in ZERO:
-        return Trainer(model, point.strategy, group, device, optimizer, synced=getattr(point, "synced", "last"))
+        return Trainer(model, point.strategy, group, device, optimizer)
     from lessons.ddp_fsdp.worker.zero import ZeroTrainer
 
     return ZeroTrainer(model, point.strategy, device, optimizer, point.batch // point.ranks, point.limits)

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from labkit.worker.settings import forget, prepare, set_precision
-from lessons.optimizer_sharding.plan import Buckets, Equality, Memory, Steps, Trial
+from lessons.optimizer_sharding.plan import Equality, Memory, Steps, Trial
 from lessons.optimizer_sharding.worker.equality import attempt, compare
-from lessons.optimizer_sharding.worker.training import time_steps, time_updates, weigh
+from lessons.optimizer_sharding.worker.training import time_steps, weigh
 
 __all__ = ["measure", "prepare"]
 
-_WORK = {Memory: weigh, Steps: time_steps, Buckets: time_updates, Equality: compare, Trial: attempt}
+_WORK = {Memory: weigh, Steps: time_steps, Equality: compare, Trial: attempt}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:

@@ -145,16 +145,6 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
-def time_updates(worker: Worker, point: SimpleNamespace) -> None:
-    """Append a row an iteration of the update alone; its gradients are those of one backward."""
-    replica = Replica(worker.plan, point, worker.rank, worker.device)
-    replica.gradients()
-    for part, work in (("update", replica.optimizer.step), ("local", _local_update(replica.optimizer))):
-        counts = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-        for timing in worker.time(work, **counts, before=lambda: fence(None)):
-            worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
-
-
 def _timed(worker: Worker, replica: Replica, work, ahead):
     """Time `work` as often as the plan says; `ahead` brings the gradients that it needs, outside the clock."""
 

@@ -1,4 +1,4 @@
-"""Lab 07, what the worker does: sums and rounds numbers, times and weighs the transformer, and tries broken loops."""
+"""Lab 07, what the worker does: sums and rounds numbers, weighs the transformer, and tries broken loops."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from labkit.worker.settings import forget, prepare, set_precision
-from lessons.precision_memory.plan import Hidden, Levers, Memory, Numbers, Scaling, Speed, Timeline, Trial
+from lessons.precision_memory.plan import Hidden, Levers, Memory, Numbers, Scaling, Timeline, Trial
 from lessons.precision_memory.worker.levers import pull
-from lessons.precision_memory.worker.memory import remember, time_sizes, weigh, weigh_hidden
+from lessons.precision_memory.worker.memory import remember, weigh, weigh_hidden
 from lessons.precision_memory.worker.numbers import experiment
 from lessons.precision_memory.worker.scaling import train_scaled
 from lessons.precision_memory.worker.trials import attempt
@@ -18,7 +18,6 @@ __all__ = ["measure", "prepare"]
 _WORK = {
     Numbers: experiment,
     Scaling: train_scaled,
-    Speed: time_sizes,
     Memory: weigh,
     Timeline: remember,
     Levers: pull,

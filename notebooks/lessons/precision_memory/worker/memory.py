@@ -18,12 +18,12 @@ SIZES = ("vocabulary", "sequence", "hidden", "inner", "layers", "heads")
 _LEARNING_RATE = 1e-4
 
 
-def model_of(worker: Worker, point: SimpleNamespace, **sizes: int) -> Transformer:
-    """Return the transformer with the seed's weights; `sizes`, then the point's, come before the plan's."""
+def model_of(worker: Worker, point: SimpleNamespace) -> Transformer:
+    """Return the transformer with the seed's weights; the point's sizes come before the plan's."""
     asked: dict[str, Any] = {name: getattr(point, name, getattr(worker.plan, name)) for name in SIZES}
     torch.manual_seed(point.seed)
     with worker.device:
-        return Transformer(**asked | sizes)
+        return Transformer(**asked)
 
 
 def batch(plan: Any, seed: int, device: torch.device, **sizes: int) -> torch.Tensor:
@@ -158,27 +158,3 @@ def remember(worker: Worker, point: SimpleNamespace) -> None:
     with Meter(worker) as meter:
         training = Training(worker, point)
         remembered(worker, training.phases(), iterations=2, meter=meter, lines=True)
-
-
-def time_sizes(worker: Worker, point: SimpleNamespace) -> None:
-    """Append rows of forward and of backward, timed apart, for one size and precision."""
-    hidden, inner, layers, heads = worker.plan.sizes(point.model)
-    model = model_of(worker, point, hidden=hidden, inner=inner, layers=layers, heads=heads)
-    tokens, targets = batch(worker.plan, point.seed, worker.device)
-    losses: list[torch.Tensor] = []
-
-    def forward() -> torch.Tensor:
-        with precision_context(worker.device, point.precision):
-            return model(tokens, targets)
-
-    def ahead() -> None:
-        model.zero_grad()
-        losses[:] = [forward()]
-        worker.synchronize()
-
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(forward, **often):
-        worker.record(phase="forward", iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
-        timing.result = None
-    for timing in worker.time(lambda: losses.pop().backward(), **often, before=ahead):
-        worker.record(phase="backward", iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)

@@ -42,7 +42,7 @@ def sums(worker: Worker, _point: SimpleNamespace) -> None:
 
 def precision_context(device: torch.device, precision: str) -> Any:
     """Return autocast to float16 or bfloat16; for float32, a context that does nothing."""
-    if precision in ("float32", "tf32"):
+    if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, dtype=getattr(torch, precision))
 

@@ -9,14 +9,14 @@ import torch
 from labkit.engine.worker import Worker
 from labkit.worker import settings
 from labkit.worker.images import Augmented, load
-from lessons.scaling.plan import Accuracy, Communication, Epochs, Knobs, Messages
+from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages
 from lessons.scaling.worker.communication import communicate
-from lessons.scaling.worker.epochs import climb, time_epochs
+from lessons.scaling.worker.epochs import time_epochs
 from lessons.scaling.worker.learning import learn
 from lessons.scaling.worker.messages import watch
 from lessons.scaling.worker.trials import put_on_trial
 
-_MEASURES = {Epochs: time_epochs, Communication: communicate, Accuracy: learn, Knobs: climb, Messages: watch}
+_MEASURES = {Epochs: time_epochs, Communication: communicate, Accuracy: learn, Messages: watch}
 
 
 def prepare(worker: Worker) -> SimpleNamespace:

@@ -1,9 +1,8 @@
-"""Whole epochs and single steps by the clock, and what they are made of."""
+"""Whole epochs by the clock, and what they are made of."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -54,26 +53,3 @@ def timed(worker: Worker, loop: EpochLoop, batches: Batches) -> tuple[float, dic
         for pixels, labels in batches:
             loop.step(pixels, labels)
     return timing.seconds, loop.ended()
-
-
-def climb(worker: Worker, point: SimpleNamespace) -> None:
-    """Time steps of one GPU with the point's knobs, batch after batch as the loader brings them."""
-    plan, loop, batches = worker.plan, EpochLoop(worker, point), feed(worker, point)
-    stream = _endless(batches)
-    for _ in range(plan.warm_ups):
-        loop.step(*next(stream))
-    worker.synchronize()
-    ended = time.perf_counter()
-    for iteration in range(plan.repeats):
-        loop.step(*next(stream))
-        worker.synchronize()
-        started, ended = ended, time.perf_counter()
-        worker.record(entry="step", iteration=iteration, step_ms=1e3 * (ended - started))
-    batches.close()
-
-
-def _endless(batches: Feed) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    epoch = 0
-    while True:
-        yield from batches.epoch(epoch)
-        epoch += 1

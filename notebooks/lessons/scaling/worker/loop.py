@@ -35,12 +35,10 @@ class EpochLoop:
         group: dist.ProcessGroup | None = worker.state.groups[point.ranks]
         torch.manual_seed(point.seed)
         model: Any = ResNet(worker.plan.width, worker.plan.blocks, CLASSES, point.precision).to(worker.device)
-        if getattr(point, "channels_last", False) or point.precision == "autocast":
+        if point.precision == "autocast":
             model = model.to(memory_format=torch.channels_last)
         if getattr(point, "sync_bn", False):
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)
-        if getattr(point, "compiled", False):
-            model.forward = torch.compile(model.forward, dynamic=False)
         self.model = model
         after_gradient(model.conv1.weight, self, lambda loop: loop.note("backward"))
         exchanged = not alone and (point.ranks > 1 or getattr(point, "strategy", "") == "ddp")
@@ -84,7 +82,7 @@ class EpochLoop:
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits and their mean cross-entropy."""
-        if getattr(self.point, "channels_last", False) or self.point.precision == "autocast":
+        if self.point.precision == "autocast":
             images = images.to(memory_format=torch.channels_last)
         logits = self.wrapped(images)
         return logits, functional.cross_entropy(logits, labels)
