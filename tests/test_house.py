@@ -49,6 +49,8 @@ def test_an_import_circle_is_found(tmp_path):
     second = _write(house / "second.py", '"""A module."""\nif TYPE_CHECKING:\n    from labkit.engine.first import name')
     third = _write(house / "third.py", '"""A module."""\nfrom labkit.engine.first import name')
     assert import_circles([first, second, third], tmp_path) == [["labkit.engine.first", "labkit.engine.second"]]
+    alone = _write(house / "alone.py", '"""A module that imports itself."""\nfrom labkit.engine import alone')
+    assert import_circles([third, alone], tmp_path) == [["labkit.engine.alone"]]
 
 
 def test_the_table_of_faults_names_tests_that_there_are():

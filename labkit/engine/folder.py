@@ -236,7 +236,7 @@ def publish(file: Path, text: str) -> None:
     """Write a file in one step: a reader never sees half of it."""
     draft = file.with_suffix(".part")
     try:
-        draft.write_text(text)
+        draft.write_text(text, encoding="utf-8")
         draft.replace(file)
     finally:
         with suppress(OSError):

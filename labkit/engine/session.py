@@ -181,7 +181,10 @@ class Session:
         self.process.send_signal(signal.SIGCONT)
 
     def ask(self, **request: Any) -> None:
-        """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
+        """Send the agent a request: to start or stop a launch, dump stacks, look, or leave.
+
+        An agent that is gone is noticed by whoever waits for the outcome.
+        """
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
             self._outcomes.pop((request["environment"][MARK], request["launch"]), None)
         self.send(request)
