@@ -16,16 +16,12 @@ ROOT = Path("/")
 
 def state(root: Path = ROOT) -> HostState:
     """Return the host's state; a field is None where this system does not tell. `root` holds proc and sys."""
-    quota, throttled = cgroup(root)
     return HostState(
         cores=len(os.sched_getaffinity(0)),
-        load_1min=round(os.getloadavg()[0], 2),
         cpu_pressure_percent=cpu_pressure(root),
         governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        cgroup_quota_cores=quota,
-        cgroup_throttled_s=throttled,
+        cgroup_quota_cores=cgroup_quota(root),
         memory_available_gib=_available_gib(),
-        shm_free_gib=_free_gib(root / "dev/shm"),
     )
 
 
@@ -51,12 +47,12 @@ def cpu_pressure(root: Path = ROOT) -> float | None:
     return None
 
 
-def cgroup(root: Path = ROOT) -> tuple[float | None, float | None]:
-    """Return the cores that this process's control group may use, and the seconds for which it was stopped for that.
+def cgroup_quota(root: Path = ROOT) -> float | None:
+    """Return the cores that this process's control group may use.
 
     The tightest quota on the way to the top counts; None where there is none (cgroup v2: cpu.max; v1: cpu.cfs_*).
     """
-    quotas, throttled = [], []
+    quotas = []
     for folder in _cgroups(root):
         allowed, _, period = _text(folder / "cpu.max", "").partition(" ")
         allowed = allowed or _text(folder / "cpu.cfs_quota_us")
@@ -64,11 +60,7 @@ def cgroup(root: Path = ROOT) -> tuple[float | None, float | None]:
         quota_us, period_us = _number(allowed), _number(period)
         if quota_us and period_us and quota_us > 0:
             quotas.append(quota_us / period_us)
-            counts = dict(line.partition(" ")[::2] for line in _text(folder / "cpu.stat", "").splitlines())
-            microseconds, nanoseconds = (_number(counts.get(name)) for name in ("throttled_usec", "throttled_time"))
-            if microseconds is not None or nanoseconds is not None:
-                throttled.append(microseconds / 1e6 if microseconds is not None else (nanoseconds or 0.0) / 1e9)
-    return (min(quotas, default=None), max(throttled, default=None))
+    return min(quotas, default=None)
 
 
 def _cgroups(root: Path) -> Iterator[Path]:
@@ -88,14 +80,6 @@ def _cgroups(root: Path) -> Iterator[Path]:
 
 def _available_gib() -> float:
     return round(psutil.virtual_memory().available / 2**30, 2)
-
-
-def _free_gib(folder: Path) -> float | None:
-    try:
-        disk = os.statvfs(folder)
-    except OSError:
-        return None
-    return round(disk.f_bavail * disk.f_frsize / 2**30, 2)
 
 
 def _text(file: Path, missing: Any = None) -> Any:
