@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -22,6 +23,24 @@ def lesson_names() -> list[str]:
     order = [file.stem.partition("_")[2] for file in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))]
     names = [file.parent.name for file in LESSONS.glob("*/__init__.py")]
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def chosen_notebooks(names: Sequence[str] = (), folder: Path = NOTEBOOKS) -> list[Path]:
+    """Return the notebooks of a folder in order: all NN_*.ipynb, or those named ("02", "02_broadcast", a path).
+
+    ValueError for a name that fits none, with the names that there are.
+    """
+    paths = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    if not paths:
+        raise ValueError(f"no notebooks (NN_name.ipynb) in {folder}")
+    wanted = set()
+    for name in names:
+        stem = Path(name).name.removesuffix(".ipynb")
+        matching = {path for path in paths if stem in (path.stem, *path.stem.split("_", 1))}
+        if not matching:
+            raise ValueError(f"no notebook {name!r}; there are: {', '.join(path.stem for path in paths)}")
+        wanted |= matching
+    return [path for path in paths if not names or path in wanted]
 
 
 def put_lessons_on_path() -> None:

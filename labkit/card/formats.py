@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from labkit.card.cards import FILE, Card, Row, headline
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED
+from labkit.engine.folder import replace_file
 from labkit.story.units import number
 
 CSV_FILE, JUNIT_FILE = "card.csv", "card.xml"
@@ -75,6 +76,4 @@ def to_text(card: Card) -> str:
 def write_card(card: Card, folder: Path) -> None:
     """Write card.json, card.csv and card.xml, each in one step."""
     for name, text in ((FILE, card.to_json()), (CSV_FILE, to_csv(card)), (JUNIT_FILE, to_junit(card))):
-        draft = folder / f"{name}.part"
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(folder / name)
+        replace_file(folder / name, text)

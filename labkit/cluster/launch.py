@@ -17,8 +17,7 @@ from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launches import Launches, measure
 from labkit.engine.plan import Plan
-from labkit.engine.processes import members
-from labkit.engine.receipt import Receipt, launched_for
+from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
 from labkit.engine.workplace import Settings
 from labkit.node import Node
@@ -119,13 +118,9 @@ class NodesReceipt(Receipt):
     def __init__(self, run: Run, session: NodesSession):
         self.run, self.session = run, session
 
-    def fields(self) -> dict[str, Any]:
-        """Return processes started and left on all nodes, and by how much each node's clock was ahead of node 0's."""
-        return {
-            "measured": self.run.tally(),
-            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
-            "processes_left": len(members(self.run)) + self.session.left(self.run),
-            "job": self.session.allocation.number,
-            "clocks": measured_clocks(self.run),
-            **launched_for(),
-        }
+    def left(self) -> int:
+        return super().left() + self.session.left(self.run)
+
+    def more(self) -> dict[str, Any]:
+        """Return the job, and by how much each node's clock was ahead of node 0's."""
+        return {"job": self.session.allocation.number, "clocks": measured_clocks(self.run)}

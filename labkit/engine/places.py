@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import DamagedRun
-from labkit.engine.folder import Folder, publish
+from labkit.engine.folder import Folder, replace_file
 from labkit.engine.lines import content
 from labkit.node import Node
 from labkit.node.network import LENT_LINK
@@ -39,13 +39,13 @@ class Places(Folder):
 
         `networks` tells of each node what `network` returns.
         """
-        publish(self.node_file, nodes[0].to_json())
+        replace_file(self.node_file, nodes[0].to_json())
         if len(nodes) > 1:
             told = networks or ({},) * len(nodes)
             records = [asdict(each) | {"network": network} for each, network in zip(nodes, told, strict=True)]
-            publish(self.nodes_file, json.dumps(records, indent=1, ensure_ascii=False))
+            replace_file(self.nodes_file, json.dumps(records, indent=1, ensure_ascii=False))
         if hosts:
-            publish(self.hosts_file, json.dumps(hosts))
+            replace_file(self.hosts_file, json.dumps(hosts))
 
     @cached_property
     def node(self) -> Node:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import fresh_folder, identity, no_inodes, publish, runs_folder
+from labkit.engine.folder import fresh_folder, identity, no_inodes, replace_file, runs_folder
 from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.places import Places
 from labkit.engine.plan import Plan
@@ -57,7 +57,7 @@ class Run(Places):
             run = cls(fresh_folder(f"{datetime.now():%Y%m%d-%H%M%S}-{plan.lab}-{plan.name}"))
             run.logs.mkdir(mode=0o700)
             run.identity = identity(run.folder)
-            publish(run.plan_file, plan.to_json())
+            replace_file(run.plan_file, plan.to_json())
             run.write_nodes(nodes, networks, hosts)
         except NowhereToWrite:
             raise

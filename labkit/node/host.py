@@ -53,7 +53,7 @@ def cgroup_quota(root: Path = ROOT) -> float | None:
     The tightest quota on the way to the top counts; None where there is none (cgroup v2: cpu.max; v1: cpu.cfs_*).
     """
     quotas = []
-    for folder in _cgroups(root):
+    for _, folder in cgroups("cpu", root):
         allowed, _, period = _text(folder / "cpu.max", "").partition(" ")
         allowed = allowed or _text(folder / "cpu.cfs_quota_us")
         period = period or _text(folder / "cpu.cfs_period_us")
@@ -63,19 +63,21 @@ def cgroup_quota(root: Path = ROOT) -> float | None:
     return min(quotas, default=None)
 
 
-def _cgroups(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of those above it, in both versions' hierarchies.
+def cgroups(controller: str, root: Path = ROOT) -> Iterator[tuple[str, Path]]:
+    """Yield this process's control group of a controller and those above it, name and folder, in both versions.
 
     Inside a container the group's path may be the host's: the hierarchy's top is then the container's own group.
     """
     for line in _text(root / "proc/self/cgroup", "").splitlines():
-        number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if number != "0" and "cpu" not in controllers.split(","):
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and controller not in controllers.split(","):
             continue
-        top = root / "sys/fs/cgroup" if number == "0" else root / "sys/fs/cgroup/cpu"
         group = Path(path.lstrip("/"))
-        yield from (top / folder for folder in (group, *group.parents) if folder.parts and ".." not in folder.parts)
-        yield top
+        inner = [folder for folder in (group, *group.parents) if folder.parts and ".." not in folder.parts]
+        # Version 2 names no controllers, and is mounted at the top; version 1 by one name, or by all in a row.
+        for top in {root / "sys/fs/cgroup" / name for name in (controllers, controllers and controller)}:
+            yield from ((f"/{folder}", top / folder) for folder in inner)
+            yield "/", top
 
 
 def _available_gib() -> float:

@@ -56,7 +56,7 @@ def test_no_reader_meets_half_of_a_file(create, monkeypatch):
 def test_what_is_written_is_read_whatever_the_locale(tmp_path):
     """A batch system may set LC_ALL=C, while what a node tells is no ASCII, and files are read as UTF-8."""
     file, name = tmp_path / "node.json", "Prüfstand 4 µs"
-    write = "import sys; from pathlib import Path; from labkit.engine.folder import publish as write"
+    write = "import sys; from pathlib import Path; from labkit.engine.folder import replace_file as write"
     write += "; write(Path(sys.argv[1]), bytes.fromhex(sys.argv[2]).decode())"
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", write, file, name.encode().hex()], env=environment, check=True)
