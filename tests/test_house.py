@@ -87,7 +87,7 @@ def test_importing_labkit_is_fast_and_leaves_gpu_libraries_out():
 @pytest.fixture
 def house(tmp_path):
     """Return a function that writes one file into an otherwise plausible house and returns its path."""
-    for name in ("engine/plan", "engine/worker", "engine/launch", "node/limits"):
+    for name in ("engine/plan", "engine/worker", "engine/launches", "node/limits"):
         _write(tmp_path / "labkit" / f"{name}.py", '"""A module."""')
     for name in (
         "broadcast/plan",
@@ -146,9 +146,9 @@ def _write(path, source):
         (LAB + "__init__.py", "from . import worker"),
         (LAB + "__init__.py", "from .bugs import SYMPTOMS"),
         (LAB + "checks.py", "import transformers"),
-        ("engine/launch.py", "from .worker import main"),
-        ("engine/launch.py", "import torch.distributed"),
-        ("engine/launch.py", "from lessons.broadcast import plan"),
+        ("engine/launches.py", "from .worker import main"),
+        ("engine/launches.py", "import torch.distributed"),
+        ("engine/launches.py", "from lessons.broadcast import plan"),
         ("engine/run.py", "import numpy"),
         ("engine/worker.py", "import lessons.broadcast.plan"),
         ("node/limits.py", "import torch"),
@@ -184,7 +184,7 @@ def test_a_hole_in_a_wall_is_found(house, tmp_path, name, source):
         ("notebooks/lessons/pipeline/checks.py", "from .bugs import SYMPTOMS"),
         (LAB + "explorer.py", "import ipywidgets\nfrom . import charts, tables"),
         (LAB + "bugs.py", "import torch\nfrom .worker import main"),
-        ("engine/launch.py", "import pandas\nfrom labkit import node\nfrom . import plan"),
+        ("engine/launches.py", "import pandas\nfrom labkit import node\nfrom . import plan"),
         ("engine/worker.py", "import torch\nfrom labkit.engine.plan import Plan"),
     ],
 )

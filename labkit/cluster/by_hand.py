@@ -19,7 +19,7 @@ from labkit.cluster.interface import addresses, chosen
 from labkit.engine.bars import Bars
 from labkit.engine.errors import ClusterError, GroundLost
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches, measure, omp_num_threads
+from labkit.engine.launches import Launches, omp_num_threads
 from labkit.engine.lines import read_lines
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK
@@ -45,7 +45,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
         try:
             launches = ByHand(run, HandReceipt(run), bars, patience_s=patience_s, limit_s=limit_s)
             launches.settings = settings
-            measure(launches, interrupts)
+            launches.run_all(interrupts)
         finally:
             with interrupts.later():
                 bars.close()

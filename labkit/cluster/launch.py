@@ -15,7 +15,7 @@ from labkit.cluster.session import NodesSession
 from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches, measure
+from labkit.engine.launches import Launches
 from labkit.engine.plan import Plan
 from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
@@ -54,7 +54,7 @@ def launch_on_nodes(
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
             launches = NodesLaunches(run, NodesReceipt(run, session), bars, patience_s=patience_s, limit_s=limit_s)
             launches.session = session
-            measure(launches, interrupts)
+            launches.run_all(interrupts)
         finally:
             with interrupts.later():
                 bars.close()
