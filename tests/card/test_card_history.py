@@ -16,7 +16,7 @@ from labkit.card.cards import CardError
 from labkit.card.compare import changed_conditions, changes, chosen_cards, main, told
 from labkit.card.formats import write_card
 from labkit.card.reports import find_card, history
-from labkit.card.trends import series, trends_page, write_trends
+from labkit.card.trends import drawn, series, trends_page, write_trends
 from labkit.repository import REPOSITORY
 
 
@@ -162,7 +162,7 @@ def test_a_trend_has_each_run_once_in_the_order_of_dates(report):
 def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_path):
     assert write_trends(report) == report / "trends.html"
     shown = (report / "trends.html").read_text()
-    assert loads(shown) == [] and shown.count("<svg") == 1 and shown.count("<circle") == 3
+    assert loads(shown) == [] and shown.count("<svg") == 1 and shown.count("<g><title>") == 3
     (tmp_path / "one").mkdir()
     write_card(card(reading()), tmp_path / "one")
     assert write_trends(tmp_path / "one") is None
@@ -170,7 +170,18 @@ def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_
 
 def test_a_higher_value_stands_higher_and_below_the_limit(report):
     known = history(report)
-    shown = trends_page(known)
-    (limit,) = re.findall(r'class="limit"[^>]*y1="([\d.]+)"', shown)
-    heights = [float(y) for y in re.findall(r'<circle[^>]*cy="([\d.]+)"', shown)]
-    assert float(limit) < heights[1] < heights[0] < heights[2]
+    newest = next(row for row in known.cards[-1][1].rows if row.key == PAIR)
+    (ax,) = drawn(series(known, newest)).axes
+    limit, line, *dots, _floor = (artist.get_ydata() for artist in ax.lines)
+    assert [value for dot in dots for value in dot] == list(line) == [390.0, 391.0, 360.0]
+    low, high = ax.get_ylim()
+    assert low == 0 and max(line) < limit[0] == newest.limit <= high
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2026-11-20 10:00", "2026-11-22 10:00"]
+
+
+def test_a_trends_dot_tells_its_run_and_has_the_colours_of_the_page(report):
+    shown = trends_page(history(report))
+    told = re.findall(r"<title>(\S+) \S+: (\d+)", shown)
+    assert told == [("2026-11-20", "390"), ("2026-11-21", "391"), ("2026-11-22", "360")]
+    assert not re.findall(r"#[0-9a-f]{6}\b", shown), "each has one for a dark page, too"
+    assert shown.count("fill: var(--ok)") == 2 and shown.count("fill: var(--bad)") == 1
