@@ -50,7 +50,7 @@ class Desk:
             for line in lines.new():
                 yield index, line
 
-    def ask(self, request: dict[str, Any]) -> None:
+    def append_request(self, request: dict[str, Any]) -> None:
         """Write a request for stations that srun may not reach."""
 
         def append() -> None:

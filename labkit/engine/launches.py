@@ -140,7 +140,7 @@ class Launches:
         """Have the agent beside this kernel start the newest launch's workers for the points from `first_point` on."""
         run = self.run
         gpus = [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
-        session.ask(
+        session.send_request(
             folder=str(run.folder),
             launch=self.count,
             first_point=first_point,

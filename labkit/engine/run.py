@@ -17,7 +17,7 @@ from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, repl
 from labkit.engine.lines import content, read_lines, row_line, size, tally
 from labkit.engine.plan import Plan
 from labkit.node import Node
-from labkit.node.comparability import figures
+from labkit.node.comparability import key_conditions
 from labkit.node.conditions import Conditions
 from labkit.node.network import LENT_LINK
 from labkit.provenance import of_run
@@ -190,7 +190,7 @@ class Run(Folder):
         except OSError:
             written = None
         if self._key_conditions is None or self._key_conditions[0] != written:
-            self._key_conditions = written, figures(self.conditions())
+            self._key_conditions = written, key_conditions(self.conditions())
         return self._key_conditions[1]
 
     @property

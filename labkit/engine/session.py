@@ -180,7 +180,7 @@ class Session:
         """Continue an agent that was stopped: what it has to end, ends."""
         self.process.send_signal(signal.SIGCONT)
 
-    def ask(self, **request: Any) -> None:
+    def send_request(self, **request: Any) -> None:
         """Send the agent a request: to start or stop a launch, dump stacks, look, or leave.
 
         An agent that is gone is noticed by whoever waits for the outcome.
@@ -207,7 +207,7 @@ class Session:
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
         self.go_on()
-        self.ask(leave=True)  # a process forked from this one may hold its stdin open
+        self.send_request(leave=True)  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
         try:
