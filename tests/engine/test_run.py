@@ -16,6 +16,7 @@ from faults_plan import Faults
 
 from labkit import node
 from labkit.engine import run as run_module
+from labkit.engine.folder import replace_file
 from labkit.engine.lines import content
 from labkit.engine.run import Run, read_lines, replay
 
@@ -51,6 +52,18 @@ def test_no_reader_meets_half_of_a_file(create, monkeypatch):
     run = create()
     assert run.plan.faults == ("none",) and run.node == node.here()
     assert not unreadable
+
+
+def test_a_file_that_is_replaced_keeps_its_mode_and_no_draft_stays(tmp_path):
+    file = tmp_path / "answers.json"
+    replace_file(file, "old", mode=0o600)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o440)
+    replace_file(file, "new")
+    with pytest.raises(UnicodeEncodeError):
+        replace_file(file, "half \ud800")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new", 0o440)
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_what_is_written_is_read_whatever_the_locale(tmp_path):
