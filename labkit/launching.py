@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from labkit.engine.errors import PlanError
-from labkit.engine.launch import launch_here
+from labkit.engine.launches import launch_here
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run, replay
 from labkit.engine.workplace import limit_from_environment, nodes_wanted

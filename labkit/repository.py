@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -36,6 +37,24 @@ def without_front_doors() -> None:
         package = ModuleType(f"lessons.{file.parent.name}")
         package.__path__ = [str(file.parent)]
         sys.modules.setdefault(package.__name__, package)
+
+
+def chosen_notebooks(names: Sequence[str] = (), folder: Path = NOTEBOOKS) -> list[Path]:
+    """Return the notebooks of a folder in order: all NN_*.ipynb, or those named ("02", "02_broadcast", a path).
+
+    ValueError for a name that fits none, with the names that there are.
+    """
+    paths = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    if not paths:
+        raise ValueError(f"no notebooks (NN_name.ipynb) in {folder}")
+    wanted = set()
+    for name in names:
+        stem = Path(name).name.removesuffix(".ipynb")
+        matching = {path for path in paths if stem in (path.stem, *path.stem.split("_", 1))}
+        if not matching:
+            raise ValueError(f"no notebook {name!r}; there are: {', '.join(path.stem for path in paths)}")
+        wanted |= matching
+    return [path for path in paths if not names or path in wanted]
 
 
 def put_lessons_on_path() -> None:

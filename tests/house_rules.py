@@ -219,13 +219,13 @@ def _is_far(parts: tuple[str, ...], root: Path) -> bool:
 
 
 def import_circles(paths: list[Path], root: Path = ROOT) -> list[list[str]]:
-    """Return the groups of modules that import each other in a circle, types included, each group sorted."""
+    """Return the groups of modules that import each other in a circle, or one that imports itself; types included."""
     graph = networkx.DiGraph()
     known = {".".join(dotted(path, root)) for path in paths}
     for path in paths:
         graph.add_edges_from((".".join(dotted(path, root)), name) for _, name in imported(path, root) if name in known)
     groups = networkx.strongly_connected_components(graph)
-    return sorted(sorted(group) for group in groups if len(group) > 1)
+    return sorted(sorted(group) for group in groups if len(group) > 1 or graph.has_edge(*[*group] * 2))
 
 
 def habits(path: Path) -> list[str]:

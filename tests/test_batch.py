@@ -17,10 +17,11 @@ from jupyter_lab import BROWSER, CHROMIUM, NEEDS_CHROMIUM
 from playwright.sync_api import sync_playwright
 
 from labkit.batch import claims
-from labkit.batch.__main__ import main, select
+from labkit.batch.__main__ import main
 from labkit.batch.index import duration
 from labkit.batch.pages import loads
 from labkit.batch.record import Record
+from labkit.repository import chosen_notebooks
 from labkit.tables.claims import Figures, claims_table
 
 FIGURE = """
@@ -167,7 +168,7 @@ def test_originals_stay_as_they_were(folder):
 
 @pytest.mark.parametrize("names", [["02"], ["02_figure"], ["figure"], ["notebooks/02_figure.ipynb"], ["02", "figure"]])
 def test_a_notebook_is_known_by_number_name_and_path(folder, names):
-    assert [path.stem for path in select(folder, names)] == ["02_figure"]
+    assert [path.stem for path in chosen_notebooks(names, folder)] == ["02_figure"]
 
 
 @pytest.mark.parametrize(

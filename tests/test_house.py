@@ -49,6 +49,8 @@ def test_an_import_circle_is_found(tmp_path):
     second = _write(house / "second.py", '"""A module."""\nif TYPE_CHECKING:\n    from labkit.engine.first import name')
     third = _write(house / "third.py", '"""A module."""\nfrom labkit.engine.first import name')
     assert import_circles([first, second, third], tmp_path) == [["labkit.engine.first", "labkit.engine.second"]]
+    alone = _write(house / "alone.py", '"""A module that imports itself."""\nfrom labkit.engine import alone')
+    assert import_circles([third, alone], tmp_path) == [["labkit.engine.alone"]]
 
 
 def test_the_table_of_faults_names_tests_that_there_are():
@@ -103,7 +105,7 @@ def test_a_worker_runs_none_of_what_only_the_notebook_needs():
 @pytest.fixture
 def house(tmp_path):
     """Return a function that writes one file into an otherwise plausible house and returns its path."""
-    for name in ("engine/plan", "engine/worker", "engine/launch", "node/limits"):
+    for name in ("engine/plan", "engine/worker", "engine/launches", "node/limits"):
         _write(tmp_path / "labkit" / f"{name}.py", '"""A module."""')
     for name in (
         "broadcast/plan",
@@ -162,9 +164,9 @@ def _write(path, source):
         (LAB + "__init__.py", "from . import worker"),
         (LAB + "__init__.py", "from .bugs import SYMPTOMS"),
         (LAB + "checks.py", "import transformers"),
-        ("engine/launch.py", "from .worker import main"),
-        ("engine/launch.py", "import torch.distributed"),
-        ("engine/launch.py", "from lessons.broadcast import plan"),
+        ("engine/launches.py", "from .worker import main"),
+        ("engine/launches.py", "import torch.distributed"),
+        ("engine/launches.py", "from lessons.broadcast import plan"),
         ("engine/run.py", "import numpy"),
         ("engine/worker.py", "import lessons.broadcast.plan"),
         ("node/limits.py", "import torch"),
@@ -200,7 +202,7 @@ def test_a_hole_in_a_wall_is_found(house, tmp_path, name, source):
         ("notebooks/lessons/pipeline/checks.py", "from .bugs import SYMPTOMS"),
         (LAB + "explorer.py", "import ipywidgets\nfrom . import charts, tables"),
         (LAB + "bugs.py", "import torch\nfrom .worker import main"),
-        ("engine/launch.py", "import pandas\nfrom labkit import node\nfrom . import plan"),
+        ("engine/launches.py", "import pandas\nfrom labkit import node\nfrom . import plan"),
         ("engine/worker.py", "import torch\nfrom labkit.engine.plan import Plan"),
     ],
 )

@@ -20,15 +20,13 @@ from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
 from labkit.engine.workplace import nodes_wanted
-from labkit.repository import REPOSITORY
+from labkit.repository import NOTEBOOKS, chosen_notebooks
 
 from .keep import RECORD
 from .publish import rebuild
 from .record import Record
 from .run import Batch
 from .turn import Held, turn
-
-NOTEBOOKS = REPOSITORY / "notebooks"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         parameters = _parameters(chosen.parameter)
         if nodes_wanted(chosen.nodes):
             os.environ["LABKIT_NODES"] = str(nodes_wanted(chosen.nodes))
-        notebooks = select(chosen.notebooks_folder.resolve(), chosen.notebooks)
+        notebooks = chosen_notebooks(chosen.notebooks, chosen.notebooks_folder.resolve())
         make_private(report)
     except ValueError as error:
         parser.error(str(error))
@@ -63,25 +61,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; `make run ARGS=--resume` goes on from what the report has", file=sys.stderr)
         return INTERRUPTED
-
-
-def select(folder: Path, names: list[str]) -> list[Path]:
-    """Return the notebooks of `folder` in order: all NN_*.ipynb, or those named ("02", "02_broadcast", a path).
-
-    ValueError for a name that fits none, with the names that there are.
-    """
-    paths = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
-    stems = ", ".join(path.stem for path in paths) or "none"
-    if not paths:
-        raise ValueError(f"no notebooks (NN_name.ipynb) in {folder}")
-    wanted = set()
-    for name in names:
-        stem = Path(name).name.removesuffix(".ipynb")
-        matching = [path for path in paths if stem in (path.stem, *path.stem.split("_", 1))]
-        if not matching:
-            raise ValueError(f"no notebook {name!r}; there are: {stems}")
-        wanted.update(matching)
-    return [path for path in paths if not names or path in wanted]
 
 
 def _parser() -> argparse.ArgumentParser:

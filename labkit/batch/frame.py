@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
+
+from labkit.engine.folder import replace_file
 
 TITLE = "Multi-GPU training, measured"
 COLOURS = """
@@ -52,15 +53,4 @@ def page(body: str, style: str = "") -> str:
 def write_page_of(body: str, path: Path, style: str = "") -> None:
     """Write a page in one step: a reader never sees half of it, and a linked copy of the old one stays as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page(body, style))
-
-
-def write_text(path: Path, text: str, errors: str = "strict") -> None:
-    """Write a file in one step. A disk that is full leaves the old file, and no part of the new one."""
-    draft = path.with_name(f"{path.name}.part")
-    try:
-        draft.write_text(text, encoding="utf-8", errors=errors)
-        draft.replace(path)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+    replace_file(path, page(body, style))

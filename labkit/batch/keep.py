@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from labkit.batch.record import OK, Record
+from labkit.engine.folder import make_private
 
 RECORD = "record.json"
 
@@ -42,9 +43,9 @@ def make_way(report: Path, names: Iterable[str], *, fresh: bool = False, only_ok
     if not something or not (fresh or replaced or not record.last_start()):
         return None
     kept = _free(kept_folder(report), _stamp(record, report))
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(kept.parent)
     report.rename(kept)
-    report.mkdir(mode=0o700, parents=True)
+    make_private(report)
     if not fresh:
         _carry_over(record, kept, report, wanted)
     return kept

@@ -13,7 +13,9 @@ from jinja2 import DictLoader, pass_context
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from .frame import COLOURS, write_text
+from labkit.engine.folder import replace_file
+
+from .frame import COLOURS
 from .glossary import HOME, within_report
 from .record import Outcome
 
@@ -92,7 +94,7 @@ def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, names
     html, _ = _exporter().from_notebook_node(notebook, resources)
     html = within_report(html, names)
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(page, html)
+    replace_file(page, html)
     return loads(html)
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labkit.batch.frame import write_text
+from labkit.engine.folder import replace_file
 
 OK, FAILED, INTERRUPTED = "ok", "failed", "interrupted"
 
@@ -73,7 +73,7 @@ class Record:
     def save(self, path: Path) -> None:
         """Writes the record, in one step: a reader never sees half of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(asdict(self), indent=1, default=str))
+        replace_file(path, json.dumps(asdict(self), indent=1, default=str))
 
     @classmethod
     def load(cls, path: Path) -> "Record":

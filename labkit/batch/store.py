@@ -9,7 +9,8 @@ from pathlib import Path
 
 import nbformat
 
-from .__main__ import NOTEBOOKS, select
+from labkit.repository import chosen_notebooks
+
 from .execute import execute
 from .record import OK
 
@@ -37,7 +38,7 @@ def store(path: Path, executed: Path) -> int:
 def main(names: list[str]) -> int:
     """Runs the named notebooks, or all, and stores their checked outputs; a notebook that fails is left as it was."""
     failed = 0
-    for path in select(NOTEBOOKS, names):
+    for path in chosen_notebooks(names):
         with tempfile.TemporaryDirectory() as folder:
             executed = Path(folder, path.name)
             outcome = execute(path, executed, {}, {"desc": path.stem, "leave": False})

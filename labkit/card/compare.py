@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from labkit.batch.frame import write_page_of
-from labkit.card.cards import FILE, Card, CardError, Row, named, together
+from labkit.card.cards import FILE, Card, CardError, Row, together
 from labkit.card.reports import find_card, history
-from labkit.card.verdicts import FENCE, IMPOSSIBLE, percent_text
+from labkit.card.verdicts import FENCE, percent_text
 from labkit.engine.folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
@@ -22,29 +20,6 @@ from labkit.tables.measures import LOWER
 # Of the share of time in which a process waited for a core (PSI): quiet runs on 2 × H200 with 32 cores showed 0.0 to
 # 0.3 %, the same run under taskset on a single core 55 %.
 PRESSURE_POINTS = 25.0
-MOST_DRAWN = 100.0  # percent: one figure a hundred times worse would make all others invisible
-STYLE = """
-table.compare td { padding: 7px 12px 7px 0; } table.compare td.change { width: 30%; }
-table.compare td.value { white-space: nowrap; } .better { color: var(--ok); }
-table.compare tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
-.worse { color: var(--bad); } .soft, .small { color: var(--soft); } .small { display: block; font-size: 12.5px; }
-.axis { position: relative; height: 16px; background: var(--tint); }
-.axis span { position: absolute; top: 0; bottom: 0; }
-.axis .zero { left: 50%; width: 1px; background: var(--text); } .axis .noise { background: var(--text); opacity: 0.15; }
-.axis .better { background: var(--ok); } .axis .worse { background: var(--bad); }
-.axis .soft { background: var(--bar); }
-ul.conditions { padding-left: 20px; }
-@media (max-width: 900px) {
-  table.compare thead th { display: none; } table.compare thead th.change { display: block; }
-  table.compare tbody tr { display: grid; grid-template-columns: 1fr auto; gap: 2px 16px; padding: 8px 0;
-    border-bottom: 1px solid var(--line); }
-  table.compare td { border: 0; padding: 0; width: auto !important; }
-  table.compare td.figure { grid-area: 1 / 1; } table.compare td.value { grid-area: 1 / 2; text-align: right; }
-  table.compare td.change { grid-area: 2 / 1 / 3 / 3; padding: 5px 0; }
-  table.compare td.verdict { grid-area: 3 / 1 / 4 / 3; }
-  table.compare tr.lab { display: block; } table.compare tr.lab td { display: block; padding-top: 8px; border: 0; }
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -158,59 +133,6 @@ def _by_lab(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     return [(lab, list(group)) for lab, group in groupby(rows, key=lambda row: row.lab)]
 
 
-def _node(card: Card) -> str:
-    return named(card.node["label"], card.node.get("host"))
-
-
-def compare_page(first: Card, second: Card, names: tuple[str, str]) -> str:
-    """Return the comparison as the body of a page."""
-    compared = changes(first, second)
-    widest = max([*(abs(change.percent) for change in compared), *(change.noise for change in compared), 1.0])
-    full = 1.05 * min(widest, MOST_DRAWN)
-    rows = "".join(
-        f'<tr class="lab"><td colspan="4">{escape(lab)}</td></tr>{"".join(_row(change, full) for change in group)}'
-        for lab, group in groupby(compared, key=lambda change: change.first.lab)
-    )
-    conditions = changed_conditions(first, second) or ["none that is known to matter"]
-    listed = "".join(f"<li>{escape(condition)}</li>" for condition in conditions)
-    beyond = [change for change in compared if change.kind != "within noise"]
-    same_run = not_measured_again(first, second)
-    items = "".join(
-        f"<li>{escape(lab)}: {escape(', '.join(row.figure for row in rows))}</li>" for lab, rows in _by_lab(same_run)
-    )
-    unmeasured = f'<h2>Not measured again</h2><ul class="conditions">{items}</ul>' if items else ""
-    head_of_change = f'<th class="change">Change, worse ← 0 → better, ± {percent_text(full)} %</th>'
-    heads = f"<th>Key figure</th>{head_of_change}<th>From → to</th><th>Change</th>"
-    return f"""<h1>{escape(names[0])} → {escape(names[1])}</h1>
-<p class="lead">{escape(first.date.replace("T", " "))}, {escape(_node(first))} →
-{escape(second.date.replace("T", " "))}, {escape(_node(second))}<br>
-{escape(_summary(compared, beyond, same_run))}</p>
-<h2>Changed conditions</h2><ul class="conditions">{listed}</ul>
-<h2>Key figures</h2><table class="compare"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
-<p class="small">The grey band is the noise: the fence around the first one's repeats (quartiles and {FENCE:g}
-interquartile ranges more), and half of the second one's own spread. A bar that reaches the end of the axis may be
-longer.</p>{unmeasured}"""
-
-
-def _row(change: Change, full: float) -> str:
-    kind, judged = ("soft", "(within noise)") if change.kind == "within noise" else (change.kind, change.kind)
-    drawn, reach = max(-full, min(change.percent, full)), min(change.noise, full)
-    begin, width = min(0.0, drawn), abs(drawn)
-    noise = f'<span class="noise" style="{_place(-reach, 2 * reach, full)}"></span>'
-    bar = f'<span class="{kind}" style="{_place(begin, width, full)}"></span><span class="zero"></span>'
-    numbers = f"{number(change.first.value or 0)} → {number(change.second.value or 0)} {escape(change.first.unit)}"
-    doubt = f'<span class="small">{escape(change.second.verdict)}</span>' if change.second.kind == IMPOSSIBLE else ""
-    setting = f'<span class="small">{escape(change.first.setting)}</span>'
-    return f"""<tr><td class="figure">{escape(change.first.figure)}{setting}</td>
-<td class="change"><div class="axis">{noise}{bar}</div></td><td class="value">{numbers}</td>
-<td class="verdict {kind}">{percent_text(abs(change.percent))} % {judged}{doubt}</td></tr>
-"""
-
-
-def _place(begin: float, width: float, full: float) -> str:
-    return f"left:{50 + 50 * begin / full:.2f}%;width:{50 * width / full:.2f}%"
-
-
 def chosen_cards(names: list[str], report: Path) -> tuple[tuple[str, Card], tuple[str, Card]]:
     """Return the two cards that are named; of one name, that and the present report; of none, this node's last two.
 
@@ -232,7 +154,7 @@ def chosen_cards(names: list[str], report: Path) -> tuple[tuple[str, Card], tupl
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print and draw the comparison; give 2 where there is nothing to compare."""
+    """Print the comparison; give 2 where there is nothing to compare."""
     parser = argparse.ArgumentParser(prog="make compare", description=__doc__)
     parser.add_argument("names", nargs="*", help="two runs, reports or cards: paths, or names in runs/")
     parser.add_argument("--report", type=Path, default=runs_folder() / "report", help="the present report's folder")
@@ -246,9 +168,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     print(told(a, b, (first, second)))
-    page = report.with_name("compare.html")
-    write_page_of(compare_page(a, b, (first, second)), page, STYLE)
-    print(f"\nchart: {page}")
     return 0
 
 

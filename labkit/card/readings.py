@@ -13,7 +13,7 @@ from typing import Any
 
 from labkit.engine.folder import runs_folder
 from labkit.engine.run import Run, replay
-from labkit.node.comparability import figures as key_conditions
+from labkit.node.comparability import key_conditions
 from labkit.repository import RECORDED, lesson_names
 from labkit.tables.measures import Measure, Measured, measures_of
 

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from labkit.batch.frame import write_page_of
+from labkit.batch.frame import COLOURS, write_page_of
 from labkit.card.cards import Row, named
 from labkit.card.page import CLASSES
 from labkit.card.reports import History, history
 from labkit.card.verdicts import KINDS, NOT_MEASURED
+from labkit.charts import canvas
 from labkit.story.units import number
 from labkit.tables.measures import LOWER
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FILE = "trends.html"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440, 130, 8, 8, 10, 24
 _ROOM = 1.1
 _LEAST = 2  # dates that make a trend
 STYLE = """
 .trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 28px 36px; }
 .trends figure { margin: 0; } .trends figcaption { font-weight: 600; font-size: 14px; }
 .trends figcaption span { display: block; color: var(--soft); font-weight: 400; font-size: 12.5px; }
-.trends svg { width: 100%; height: auto; overflow: visible; font: 11px system-ui, sans-serif; fill: var(--soft); }
+.trends svg { width: 100%; height: auto; }
 .soft { color: var(--soft); }
-.trends .line { fill: none; stroke: var(--bar); stroke-width: 2; }
-.trends .spread { stroke: var(--bar); stroke-width: 1.5; }
-.trends .floor { stroke: var(--line); } .trends .limit { stroke: var(--text); stroke-width: 1.5; }
-.trends .band { fill: var(--text); opacity: 0.12; } .trends circle { stroke: var(--back); stroke-width: 1.5; }
-.trends circle.ok { fill: var(--ok); } .trends circle.failed { fill: var(--bad); }
-.trends circle.interrupted { fill: var(--held); } .trends circle.soft { fill: var(--soft); }
 p.problem { border-left: 3px solid var(--held); padding: 6px 12px; background: var(--tint); }
 """
+# The report's light colours; on the page, the name stands for each, which has another colour in the dark.
+INKS = dict(re.findall(r"--(\w+): (#\w+)", COLOURS.partition("@media")[0]))
+DOTS = {"ok": "ok", "failed": "bad", "interrupted": "held", "soft": "soft"}  # by the class of a verdict
 
 
 def write_trends(report: Path) -> Path | None:
@@ -69,55 +72,46 @@ def series(past: History, newest: Row) -> list[Row]:
 
 
 def chart(rows: Sequence[Row]) -> str:
-    """Return one figure's chart as HTML; its points are equally far apart, in the order of their dates."""
-    last = rows[-1]
-    limit = last.limit if last.better != LOWER else None
-    references = [value for reference in last.references for value in (reference["low"], reference["high"])]
-    values = [float(value) for row in rows for value in (row.high, row.low) if value is not None]
-    full = max([*values, *references, limit or 0.0])
-    full *= 1 if full == limit else _ROOM
-    inner, step = WIDTH - LEFT - RIGHT, (WIDTH - LEFT - RIGHT - 24) / max(1, len(rows) - 1)
+    """Return one figure's chart as HTML: its drawing, whose dots tell their runs to a pointer."""
+    import matplotlib
 
-    def x(number_of_row: int) -> float:
-        return LEFT + 12 + number_of_row * step if len(rows) > 1 else LEFT + inner / 2
-
-    def y(value: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / full)
-
-    parts = [f'<line class="floor" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(0):.1f}" y2="{y(0):.1f}"/>']
-    if limit is not None:
-        parts.append(f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(limit):.1f}" y2="{y(limit):.1f}"/>')
-    for low, high in zip(references[::2], references[1::2], strict=True):
-        place = f'x="{LEFT}" width="{inner}" y="{y(high):.1f}" height="{max(1.0, y(low) - y(high)):.1f}"'
-        parts.append(f'<rect class="band" {place}/>')
-    points = [(x(i), y(float(row.value or 0)), row) for i, row in enumerate(rows)]
-    path = " ".join(f"{across:.1f},{down:.1f}" for across, down, _ in points)
-    parts.append(f'<polyline class="line" points="{path}"/>')
-    parts += [
-        _point(across, down, row, y(float(row.low or 0)), y(float(row.high or 0))) for across, down, row in points
-    ]
-    parts += _dates(rows)
+    last, text, no_metadata = rows[-1], io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure = drawn(rows)
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
     label = f"{last.lab}, {last.figure}: {number(last.value or 0)} {last.unit}, {last.verdict}"
+    drawing = text.getvalue().partition("<svg ")[2]
+    for place, row in enumerate(rows):
+        title = f"{row.date.replace('T', ' ')}: {number(row.value or 0)} {row.unit}, {row.verdict}"
+        drawing = drawing.replace(f'<g id="dot{place}">', f"<g><title>{escape(title)}</title>")
+    for name, color in INKS.items():
+        drawing = drawing.replace(color, f"var(--{name})")
     better = ", lower is better" if last.better == LOWER else ""
     about = f"{last.lab} · {last.setting} · last {number(last.value or 0)} {last.unit}{better}"
     return f"""<figure><figcaption>{escape(last.figure)}<span>{escape(about)}</span></figcaption>
-<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg></figure>"""
+<svg role="img" aria-label="{escape(label)}" {drawing}</figure>"""
 
 
-def _point(across: float, down: float, row: Row, low: float, high: float) -> str:
-    title = f"{row.date.replace('T', ' ')}: {number(row.value or 0)} {row.unit}, {row.verdict}"
-    spread = f'<line class="spread" x1="{across:.1f}" x2="{across:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
-    place = f'cx="{across:.1f}" cy="{down:.1f}" r="5"'
-    return f'{spread}<circle class="{CLASSES[row.kind]}" {place}><title>{escape(title)}</title></circle>'
-
-
-def _dates(rows: Sequence[Row]) -> list[str]:
-    """Return the first and the last date below the chart, as far as there are two."""
-    first, last = (row.date[:16].replace("T", " ") for row in (rows[0], rows[-1]))
-    at = HEIGHT - 6
-    if len(rows) == 1:
-        return [f'<text x="{WIDTH / 2}" y="{at}" text-anchor="middle">{escape(last)}</text>']
-    return [
-        f'<text x="{LEFT}" y="{at}">{escape(first)}</text>',
-        f'<text x="{WIDTH - RIGHT}" y="{at}" text-anchor="end">{escape(last)}</text>',
-    ]
+def drawn(rows: Sequence[Row]) -> Figure:
+    """Draw one figure's values; they are equally far apart, in the order of their dates."""
+    last, places = rows[-1], range(len(rows))
+    limit = last.limit if last.better != LOWER else None
+    figure, ax = canvas.canvas(width=4.6, height=1.35)
+    for reference in last.references:
+        ax.axhspan(reference["low"], reference["high"], color=INKS["text"], alpha=0.12)
+    if limit is not None:
+        ax.axhline(limit, color=INKS["text"], lw=1.5)
+    ax.plot(places, [row.value for row in rows], color=INKS["bar"], lw=2)
+    ax.vlines(places, [row.low for row in rows], [row.high for row in rows], color=INKS["bar"])
+    for place, row in enumerate(rows):
+        ax.plot(place, row.value, "o", color=INKS[DOTS[CLASSES[row.kind]]], ms=7, clip_on=False, gid=f"dot{place}")
+    top = ax.dataLim.y1
+    ax.set(ylim=(0, top if top == limit else _ROOM * top), xlim=(-0.1, max(places) + 0.1), yticks=[])
+    ends = dict.fromkeys((0, places[-1]))  # the first and the last date, as far as there are two
+    ax.set_xticks([*ends], [rows[place].date[:16].replace("T", " ") for place in ends], color=INKS["soft"], size=8)
+    for tick, side in zip(ax.get_xticklabels(), ("left", "right") if len(ends) > 1 else ("center",), strict=True):
+        tick.set_horizontalalignment(side)
+    ax.spines[:].set_visible(False)
+    ax.axhline(0, color=INKS["line"], lw=1, zorder=0)
+    ax.tick_params(length=0)
+    return figure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.charts import canvas, ledgers
+from labkit.charts import canvas
 from labkit.charts.parts import BAR
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def peak_marks(ax: Axes, places: Sequence[float], peaks: Any, *, size: float = 3
 
 # What an allocation's history tells apart, from the bottom; the base was there before the history began.
 LAYERS = {
-    "base": ("parameters and states", ledgers.COLORS["parameters"]),
-    "optimizer": ("new optimizer states", ledgers.COLORS["optimizer"]),
-    "gradients": ("gradients", ledgers.COLORS["gradients"]),
-    "activations": ("activations", ledgers.COLORS["activations"]),
-    "temporary": ("temporary", ledgers.COLORS["temporary"]),
+    "base": ("parameters and states", COLORS["parameters"]),
+    "optimizer": ("new optimizer states", COLORS["optimizer"]),
+    "gradients": ("gradients", COLORS["gradients"]),
+    "activations": ("activations", COLORS["activations"]),
+    "temporary": ("temporary", COLORS["temporary"]),
 }
 _NAMES = 0.93  # the height, as a share of the axis, above which the phases' names stand
 _LETTER = 0.0085  # share of the axis that a letter of a phase's name takes

@@ -114,13 +114,3 @@ def swatches(ax: Axes, colors: dict[str, str]) -> None:
     """Add a legend entry per name with its colour; nothing is drawn."""
     for name, color in colors.items():
         ax.plot([], [], color=color, lw=6, label=name)
-
-
-_ORIGINS = {  # colour, marker, and how many rows aside, so that all marks of a row show
-    "predicted": (canvas.PREDICTED, "D", -0.3),
-    "theory": (canvas.THEORY, "|", 0.0),
-    "nominal": (canvas.THEORY, "|", 0.0),
-    "measured": (canvas.MEASURED, "o", -0.1),
-    "recorded": (canvas.RECORDED, "s", 0.1),
-    "published": (canvas.PUBLISHED, "^", 0.3),
-}

@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from labkit import node
+from labkit.cluster.follow import RemoteWatch
 from labkit.cluster.interface import addresses, chosen
 from labkit.engine.bars import Bars
-from labkit.engine.errors import ClusterError, GroundLost
+from labkit.engine.errors import ClusterError
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches, measure, omp_num_threads
+from labkit.engine.launches import Launches, omp_num_threads
 from labkit.engine.lines import read_lines
 from labkit.engine.plan import Plan
-from labkit.engine.processes import MARK, members
-from labkit.engine.receipt import Receipt, launched_for
+from labkit.engine.processes import MARK
+from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
 from labkit.engine.session import Session
-from labkit.engine.watch import Watch
 from labkit.engine.workplace import Settings
 from labkit.repository import REPOSITORY
 
@@ -45,7 +45,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
         try:
             launches = ByHand(run, HandReceipt(run), bars, patience_s=patience_s, limit_s=limit_s)
             launches.settings = settings
-            measure(launches, interrupts)
+            launches.run_all(interrupts)
         finally:
             with interrupts.later():
                 bars.close()
@@ -93,7 +93,7 @@ class HandSession:
     def outcome(self, run: Run, launch: int) -> None:
         """The launch goes on until its ranks have said how they ended."""
 
-    def ask(self, **request: Any) -> None:
+    def send_request(self, **request: Any) -> None:
         """Nobody hears it."""
 
     def alive(self) -> bool:
@@ -112,7 +112,7 @@ class HandSession:
         return "torchrun's own words are in its terminals"
 
 
-class HandWatch(Watch):
+class HandWatch(RemoteWatch):
     """Follows a run whose processes it can neither see nor end."""
 
     def __init__(self, *arguments: Any, **options: Any):
@@ -125,14 +125,6 @@ class HandWatch(Watch):
     @staticmethod
     def end(run: Run, launch: int, session: Session) -> None:
         """The workers end with their torchrun, and each torchrun where one of its workers fails."""
-
-    def _lives(self, pid: int) -> bool:
-        return True
-
-    def _check_ground(self, still_s: float) -> None:
-        """Raise GroundLost where the run's folder is gone."""
-        if why := self.run.folder_lost():
-            raise GroundLost(why, run=self.run, logs=self.diagnosis.logs(None))
 
     def _dump_stacks(self) -> None:
         """Only torchrun's machines could ask the ranks where they stand."""
@@ -162,15 +154,9 @@ class HandReceipt(Receipt):
     def __init__(self, run: Run):
         self.run = run
 
-    def fields(self) -> dict[str, Any]:
-        """Return processes started, and how far the clocks of the machines are apart."""
-        return {
-            "measured": self.run.tally(),
-            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
-            "processes_left": len(members(self.run)),  # on this machine
-            "clocks": measured_clocks(self.run),
-            **launched_for(),
-        }
+    def more(self) -> dict[str, Any]:
+        """Return how far the clocks of the machines are apart."""
+        return {"clocks": measured_clocks(self.run)}
 
 
 def measured_clocks(run: Run) -> list[dict[str, float]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
-from labkit.engine.folder import bounded, runs_folder
+from labkit.engine.folder import bounded, make_private, runs_folder
 from labkit.engine.lines import Lines
 
 # What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
@@ -32,7 +32,7 @@ class Desk:
     def __init__(self, count: int, setup: tuple[str, ...]):
         folder = None
         try:
-            runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(runs_folder())
             self.folder = folder = Path(tempfile.mkdtemp(prefix=".nodes-", dir=runs_folder()))
             self.start = self.folder / "start.sh"
             self.start.write_text("".join(f"{line}\n" for line in (*setup, 'exec "$@"')))
@@ -50,7 +50,7 @@ class Desk:
             for line in lines.new():
                 yield index, line
 
-    def ask(self, request: dict[str, Any]) -> None:
+    def append_request(self, request: dict[str, Any]) -> None:
         """Write a request for stations that srun may not reach."""
 
         def append() -> None:

@@ -16,7 +16,19 @@ from labkit.engine.watch import POLL_SECONDS, STACK_SECONDS, Watch
 END_SECONDS = 12.0  # for the stations to end a launch: each asks, waits, kills, and tells
 
 
-class NodesWatch(Watch):
+class RemoteWatch(Watch):
+    """Follows one launch of a run whose workers are on other machines: this one cannot see whether a process lives."""
+
+    def _lives(self, pid: int) -> bool:
+        return True  # whoever started it tells of its end
+
+    def _check_ground(self, still_s: float) -> None:
+        """Raise GroundLost where the run's folder is gone."""
+        if why := self.run.folder_lost():
+            raise GroundLost(why, run=self.run, logs=self.diagnosis.logs(None))
+
+
+class NodesWatch(RemoteWatch):
     """Follows one launch of a run on several nodes."""
 
     session: NodesSession
@@ -29,7 +41,7 @@ class NodesWatch(Watch):
         if isinstance(session, NodesSession) and session.folder_stuck:  # nothing can be told through it
             session.leave()
             return
-        session.ask(stop=str(run.folder), launch=launch)
+        session.send_request(stop=str(run.folder), launch=launch)
         deadline = time.monotonic() + END_SECONDS
         while session.outcome(run, launch) is None:
             if time.monotonic() > deadline or not session.alive():
@@ -37,16 +49,8 @@ class NodesWatch(Watch):
                 return
             time.sleep(POLL_SECONDS)
 
-    def _lives(self, pid: int) -> bool:
-        return True  # its station tells of its end
-
     def _ended_by_itself(self, rank: int) -> bool:
         return True  # the session counts what was told before the launch was ended
-
-    def _check_ground(self, still_s: float) -> None:
-        """Raise GroundLost where the run's folder is gone."""
-        if why := self.run.folder_lost():
-            raise GroundLost(why, run=self.run, logs=self.diagnosis.logs(None))
 
     def _hung(self, why: str) -> RunError:
         """Return what the run stands on and has lost, as the stations see it, or else where each rank stands."""
@@ -85,7 +89,7 @@ class NodesWatch(Watch):
     def _dump_stacks(self) -> None:
         """Have the stations ask every rank where it stands, and wait for the answers."""
         pids = {rank: pid for rank in self.ranks if (pid := self.diagnosis.pid(rank)) is not None}
-        self.session.ask(stacks=str(self.run.folder), pids=[*pids.values()])
+        self.session.send_request(stacks=str(self.run.folder), pids=[*pids.values()])
         deadline = time.monotonic() + STACK_SECONDS
         while not all(map(self.diagnosis.stack_is_complete, pids)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)

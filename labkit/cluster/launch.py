@@ -15,10 +15,9 @@ from labkit.cluster.session import NodesSession
 from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches, measure
+from labkit.engine.launches import Launches
 from labkit.engine.plan import Plan
-from labkit.engine.processes import members
-from labkit.engine.receipt import Receipt, launched_for
+from labkit.engine.receipt import Receipt
 from labkit.engine.run import Run
 from labkit.engine.workplace import Settings
 from labkit.node import Node
@@ -55,7 +54,7 @@ def launch_on_nodes(
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
             launches = NodesLaunches(run, NodesReceipt(run, session), bars, patience_s=patience_s, limit_s=limit_s)
             launches.session = session
-            measure(launches, interrupts)
+            launches.run_all(interrupts)
         finally:
             with interrupts.later():
                 bars.close()
@@ -119,13 +118,9 @@ class NodesReceipt(Receipt):
     def __init__(self, run: Run, session: NodesSession):
         self.run, self.session = run, session
 
-    def fields(self) -> dict[str, Any]:
-        """Return processes started and left on all nodes, and by how much each node's clock was ahead of node 0's."""
-        return {
-            "measured": self.run.tally(),
-            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
-            "processes_left": len(members(self.run)) + self.session.left(self.run),
-            "job": self.session.allocation.number,
-            "clocks": measured_clocks(self.run),
-            **launched_for(),
-        }
+    def left(self) -> int:
+        return super().left() + self.session.left(self.run)
+
+    def more(self) -> dict[str, Any]:
+        """Return the job, and by how much each node's clock was ahead of node 0's."""
+        return {"job": self.session.allocation.number, "clocks": measured_clocks(self.run)}

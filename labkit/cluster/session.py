@@ -126,8 +126,8 @@ class NodesSession(Session):
             where = f"{', '.join(others)} {'has' if len(others) == 1 else 'have'} another one than this kernel"
             raise ClusterError(f"all nodes need the same version of labkit: {where}. Let all share one checkout")
 
-    def ask(self, **request: Any) -> None:
-        """Have all stations start a launch; each adds its own part of the environment."""
+    def send_request(self, **request: Any) -> None:
+        """Send all stations a request; each adds its own part of the environment where it starts a launch."""
         if "environment" in request:
             self.token = secrets.token_hex(16)
             wanted, key = request["environment"], (request["environment"][MARK], request["launch"])
@@ -143,7 +143,7 @@ class NodesSession(Session):
         request["number"] = secrets.token_hex(8)
         self.send(request)
         if not {"environment", "leave"} & {*request}:  # what matters where srun does not reach a station
-            self._desk.ask(request)
+            self._desk.append_request(request)
 
     def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
         """How the launch ended, once all nodes have told; where one tells of a failure, the others are ended."""
@@ -151,7 +151,7 @@ class NodesSession(Session):
         key = (run.mark, launch)
         told = self._told.get(key, {})
         if any(outcome["first"] or outcome["error"] for outcome in told.values()) and key not in self._stopped:
-            self.ask(stop=str(run.folder), launch=launch)
+            self.send_request(stop=str(run.folder), launch=launch)
         if len(told) < self.count:
             return None
         order = sorted(told, key=lambda index: told[index]["unix"])
@@ -167,7 +167,7 @@ class NodesSession(Session):
         Answers come through srun and through the shared folder: one of them may be what is lost.
         """
         number = secrets.token_hex(8)
-        self.ask(look=number, folder=str(run.folder), peers=self.peers)
+        self.send_request(look=number, folder=str(run.folder), peers=self.peers)
         deadline, looks = time.monotonic() + LOOK_SECONDS, self._looks[number]
         while len(looks) < self.count and self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)

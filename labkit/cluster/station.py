@@ -39,7 +39,7 @@ OWN = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  #
 Launch = tuple[str, int]  # a run's mark, and which of its launches
 
 
-class Station(agent.Outcomes):
+class Station(agent.RequestHandler):
     """What the kernel is told of this node, and what is particular to a node among several."""
 
     def __init__(self, file: Path, index: int, interface: tuple[str, str], listener: socket.socket | None):
@@ -163,7 +163,7 @@ def host_name() -> str:
 def main(folder: str, name: str) -> None:
     """Serve the kernel behind srun; `folder` holds one file for each node, `name` is an interface's or empty."""
     index = int(os.environ["SLURM_PROCID"])
-    processes.Station.number = str(index)
+    processes.SlurmTask.number = str(index)
     os.dup2(2, 1)  # what libraries print goes where errors go
     file = told_file(Path(folder), index)
     try:

@@ -16,18 +16,14 @@ from pathlib import Path
 from labkit.course import record
 from labkit.course.keeping import folder as folder
 from labkit.course.syntax import is_answered
-from labkit.engine.errors import NowhereToWrite
+from labkit.engine.errors import NowhereToWrite, ShownAsSentence
 from labkit.repository import lesson_names
 
 FORM = "say lab.function, such as %%answer broadcast.pipelined"
 
 
-class UnknownExercise(ValueError):
+class UnknownExercise(ShownAsSentence, ValueError):
     """`%%answer` was given a name that no lab has an exercise for; the message names the nearest one."""
-
-    def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the sentence alone."""
-        return [f"{type(self).__name__}: {self}"]
 
 
 def file_of(name: str) -> Path:

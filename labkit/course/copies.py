@@ -7,8 +7,6 @@ edited, added, deleted or moved stays. To tell the two apart, the notebook that 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,9 +16,9 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from labkit.repository import REPOSITORY
+from labkit.engine.folder import replace_file
+from labkit.repository import NOTEBOOKS, REPOSITORY, chosen_notebooks
 
-NOTEBOOKS = REPOSITORY / "notebooks"
 ORIGINALS, EARLIER = ".originals", ".earlier"  # in the folder of copies: what they were made from; what reset put aside
 PAGES = ("*.ipynb", "*.md")
 
@@ -45,11 +43,7 @@ def reset(work: Path, number: str, notebooks: Path = NOTEBOOKS) -> str:
 
     Raises ValueError, listing the notebooks, where there is none of this name.
     """
-    pages = sorted(notebooks.glob("*.ipynb"))
-    matching = [page for page in pages if number in (page.stem, page.name, page.stem.partition("_")[0])]
-    if not number or len(matching) != 1:
-        raise ValueError(f"no notebook {number!r}; there are {', '.join(page.stem for page in pages)}")
-    page, remark = matching[0], ""
+    (page,), remark = chosen_notebooks([number], notebooks), ""
     copy, original = work / page.name, work / ORIGINALS / page.name
     original.parent.mkdir(parents=True, exist_ok=True)
     if copy.exists():
@@ -82,7 +76,7 @@ def _refresh(page: Path, copy: Path, original: Path) -> str:
     merged, kept = merge(_read(original), mine, now)
     changed = nbformat.writes(merged) != text
     if changed:
-        _write(copy, nbformat.writes(merged) + "\n")
+        replace_file(copy, nbformat.writes(merged) + "\n")
     _put(page, original)
     if kept:
         cells = f"{kept} cell{'s' if kept > 1 else ''} that you edited"
@@ -167,18 +161,4 @@ def _read(file: Path) -> NotebookNode | None:
 
 
 def _put(page: Path, target: Path) -> None:
-    _write(target, page.read_text(encoding="utf-8"))
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace a file in one step, so that an interrupt leaves the old one."""
-    descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as writing:
-            writing.write(text)
-        shutil.copymode(file, draft) if file.exists() else os.chmod(draft, 0o644)
-        os.replace(draft, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+    replace_file(target, page.read_text(encoding="utf-8"))

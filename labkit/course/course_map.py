@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from labkit.charts import svg
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 BOX_WIDTH, BOX_HEIGHT = 158, 78  # pixels
 ROW, EDGE = 96, 4
 LETTERS = 19  # bold letters that fit into a box
-SWEEPS = 8  # over all columns; the order of the boxes settles after a few
 DONE, BEGUN, UNTOUCHED = "#009E73", "#E69F00", "#8C8C8C"  # a box says in words, too, how far it is
 COLORS = {"all done": DONE, "begun": BEGUN, "not begun": UNTOUCHED}
 
@@ -34,12 +34,11 @@ class CourseMap:
     @cached_property
     def arrows(self) -> list[tuple[str, str]]:
         """From a lesson to each one that builds on it, without those that follow from two others."""
-        return [
-            (before, lesson.name)
-            for lesson in self.course
-            for before in lesson.builds_on
-            if before in self._depths and not any(before in self._before(other) for other in lesson.builds_on)
-        ]
+        import networkx  # here, so that `import labkit` stays fast
+
+        graph: networkx.DiGraph = networkx.DiGraph()
+        graph.add_edges_from((before, lesson.name) for lesson in self.course for before in lesson.builds_on)
+        return sorted(networkx.transitive_reduction(graph.subgraph(self._depths)).edges)
 
     @cached_property
     def columns(self) -> list[list[str]]:
@@ -47,16 +46,18 @@ class CourseMap:
 
         A name such as "04_ddp_fsdp > 2" keeps a place free in column 2 for arrows that pass through it.
         """
-        columns: list[list[str]] = [[] for _ in range(max(self._depths.values(), default=-1) + 1)]
-        for name, depth in self._depths.items():
-            columns[depth].append(name)
-        for before, after in self.arrows:
-            for depth in range(self._depths[before] + 1, self._depths[after]):
-                if (passing := f"{before} > {depth}") not in columns[depth]:
-                    columns[depth].append(passing)
-        for _ in range(SWEEPS):
-            for depth in range(1, len(columns)):
-                columns[depth].sort(key=lambda name, depth=depth: self._mean_place(name, columns[depth - 1]))
+        import networkx
+
+        ways: networkx.DiGraph = networkx.DiGraph()
+        ways.add_nodes_from(self._depths)
+        for arrow in self.arrows:
+            networkx.add_path(ways, self._way(*arrow))
+        columns: list[list[str]] = []
+        heights: dict[str, float] = {}
+        for names in networkx.topological_generations(ways):
+            means = {name: fmean([heights[before] for before in ways.pred[name]] or [0.0]) for name in names}
+            columns.append([name for *_, name in sorted((means[name], " > " in name, name) for name in names)])
+            heights |= {name: place / max(len(names) - 1, 1) for place, name in enumerate(columns[-1])}
         return columns
 
     def _repr_html_(self) -> str:
@@ -83,26 +84,19 @@ class CourseMap:
 
     @cached_property
     def _depths(self) -> dict[str, int]:
+        """Return the column of each lesson."""
         depths: dict[str, int] = {}
         for lesson in self.course:  # a lesson builds on earlier ones alone
             depths[lesson.name] = 1 + max((depths[name] for name in lesson.builds_on if name in depths), default=-1)
         return depths
 
-    def _before(self, name: str) -> set[str]:
-        """Return all lessons that a lesson builds on, also indirectly."""
-        direct = next(lesson.builds_on for lesson in self.course if lesson.name == name) if name in self._depths else ()
-        return set(direct).union(*(self._before(other) for other in direct))
-
-    def _mean_place(self, name: str, column: list[str]) -> float:
-        depth = self._depths.get(name)
-        if depth is None:  # a place kept free: after its lesson, or after the place before
-            start, _, at = name.partition(" > ")
-            sources = [start, f"{start} > {int(at) - 1}"]
-        else:
-            starts = [before for before, after in self.arrows if after == name]
-            sources = [place for start in starts for place in (start, f"{start} > {depth - 1}")]
-        places = [place / max(len(column) - 1, 1) for place, neighbour in enumerate(column) if neighbour in sources]
-        return sum(places) / len(places) if places else 1.0
+    def _way(self, before: str, after: str) -> list[str]:
+        """Return what an arrow passes through: its two lessons, and the places that are kept free between."""
+        return [
+            before,
+            *(f"{before} > {depth}" for depth in range(self._depths[before] + 1, self._depths[after])),
+            after,
+        ]
 
     def _corner(self, name: str, height: float) -> tuple[float, float]:
         """Return the upper left corner of a box, or of a place that is kept free."""
@@ -113,10 +107,9 @@ class CourseMap:
         return EDGE + depth * apart, top + ROW * column.index(name)
 
     def _arrow(self, before: str, after: str, height: float) -> str:
-        depths = range(self._depths[before] + 1, self._depths[after])
         x, y = self._corner(before, height)
         path, x, y = f"M {x + BOX_WIDTH:.0f} {y + BOX_HEIGHT / 2:.0f}", x + BOX_WIDTH, y + BOX_HEIGHT / 2
-        for name in (*(f"{before} > {depth}" for depth in depths), after):
+        for name in self._way(before, after)[1:]:
             left, top = self._corner(name, height)
             middle, center = (x + left) / 2, top + BOX_HEIGHT / 2
             path += f" C {middle:.0f} {y:.0f} {middle:.0f} {center:.0f} {left:.0f} {center:.0f}"

@@ -212,18 +212,19 @@ class Cases:
 
 def _shown(exercise: str) -> Sequence[Sequence[Any]]:
     """Return the lists of arguments that the notebook's check calls an answer with."""
-    return _exercise(exercise).inputs
+    return exercise_of(exercise).inputs
 
 
 def cases_of(exercise: str) -> Cases:
     """Return the hidden cases of an exercise, such as "broadcast.pipelined"."""
-    asked = _exercise(exercise)
+    asked = exercise_of(exercise)
     assert asked.cases is not None, f"{exercise} has no cases"
     return asked.cases if asked.cases.judge else replace(asked.cases, judge=asked.judge)
 
 
-def _exercise(exercise: str) -> Any:
-    lab, _, function = exercise.partition(".")
+def exercise_of(name: str) -> Exercise:
+    """Return an exercise by its full name, such as "broadcast.pipelined"."""
+    lab, _, function = name.partition(".")
     return importlib.import_module(f"lessons.{lab}").check.by_name[function]
 
 

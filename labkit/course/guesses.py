@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
-from labkit.course.keeping import alone, replace_file
+from labkit.course.keeping import alone
+from labkit.engine.folder import replace_file
 
 FILE = "predictions.json"
 
@@ -50,4 +51,4 @@ def keep(question: str, unit: str, **changed: float | None) -> None:
         if entry is None:
             entries.append(entry := {"question": question, "unit": unit, "guessed": None, "measured": None})
         entry.update(changed)
-        replace_file(file_of_predictions(), json.dumps(entries, indent=1, ensure_ascii=False))
+        replace_file(file_of_predictions(), json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)

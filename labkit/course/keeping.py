@@ -1,10 +1,9 @@
-"""The folder of all answers, and files in it that several notebooks write: one at a time, each replaced in one step."""
+"""The folder of all answers, and its lock: several notebooks write files in it, one at a time."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,16 +27,3 @@ def alone(place: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def replace_file(file: Path, text: str) -> None:
-    """Write a file anew in one step: a reader meets the old text or the new one, and nothing between."""
-    descriptor, draft = tempfile.mkstemp(prefix=file.name, dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as writing:
-            writing.write(text)
-        os.replace(draft, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
-from labkit.course.keeping import alone, folder, replace_file
+from labkit.course.keeping import alone, folder
+from labkit.engine.folder import replace_file
 
 FILE, VERSIONS = "coursework.json", "attempts"
 
@@ -131,4 +132,4 @@ def _read() -> dict[str, Any]:
 
 
 def _write(entries: dict[str, Any]) -> None:
-    replace_file(folder() / FILE, json.dumps(entries, indent=1, ensure_ascii=False))
+    replace_file(folder() / FILE, json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)

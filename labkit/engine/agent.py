@@ -37,8 +37,8 @@ LEAVING = threading.Lock()
 CHILDREN: dict[int, Any] = {}  # every worker seen, by pid: the outcome tells its exit status
 
 
-class Outcomes:
-    """The pipe to the kernel; each launch that has ended is one line of JSON."""
+class RequestHandler:
+    """Does what the kernel asks for, and tells it by a pipe how launches have ended: a line of JSON each."""
 
     ending = False  # once it is True, the launches that go on are ended, and this process ends
 
@@ -81,35 +81,35 @@ class Outcomes:
             signal.signal(number, signal.SIG_IGN)
 
 
-def main(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
+def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     """Serve requests until the kernel says so or is gone, or the forkserver is.
 
-    `folder` is private to this process; `pipe` leads to the kernel: how each launch has ended. What is imported may
+    `folder` is private to this process; `handler` tells the kernel how each launch has ended. What is imported may
     take long, so another thread attends to the kernel; this one imports, and stays, since the forkserver ends with it.
     """
-    pipe.hear_signals()
+    handler.hear_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
     adopt()
     tempfile.tempdir = folder  # torch unpickles files of known names from there, which nobody else may write
-    attending = threading.Thread(target=attend, args=(kernel_pid, folder, pipe), daemon=True)
+    attending = threading.Thread(target=attend, args=(kernel_pid, folder, handler), daemon=True)
     attending.start()
     preload.load_wanted()
-    pipe.hear_signals()  # as before what was imported
+    handler.hear_signals()  # as before what was imported
     SERVER.extend(forkserver.start(folder))
     LOADED.set()
     if not SERVER:
         attending.join()
     select.select(SERVER, [], [])  # until the forkserver ends
     print("the forkserver is lost", file=sys.stderr, flush=True)
-    leave(folder, pipe)
+    leave(folder, handler)
 
 
-def attend(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
+def attend(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     """Start a thread for every request until the launches that go on have to end; then leave."""
     try:
         kernel, text = os.pidfd_open(kernel_pid), b""
-        while not pipe.ending:
+        while not handler.ending:
             readable, _, _ = select.select([0, kernel], [], [], TICK_SECONDS)
             if LOADED.is_set():  # what is imported may wait for children of its own
                 reap_children()
@@ -123,14 +123,14 @@ def attend(kernel_pid: int, folder: str, pipe: Outcomes) -> None:
                 if any("leave" in request for request in requests):
                     break
                 for request in requests:
-                    obey(request, pipe)
+                    obey(request, handler)
     except ProcessLookupError:  # the kernel is gone already
         pass
     finally:
-        leave(folder, pipe)
+        leave(folder, handler)
 
 
-def leave(folder: str, pipe: Outcomes) -> NoReturn:
+def leave(folder: str, handler: RequestHandler) -> NoReturn:
     """End all launches, the forkserver with its workers, then this process; the first thread to come does it."""
     LEAVING.acquire()
     for server in SERVER:
@@ -140,24 +140,24 @@ def leave(folder: str, pipe: Outcomes) -> NoReturn:
         kill(run)
     kill_adopted()
     shutil.rmtree(folder, ignore_errors=True)
-    pipe.close()
+    handler.close()
     os._exit(0)
 
 
-def obey(request: dict[str, Any], pipe: Outcomes) -> None:
+def obey(request: dict[str, Any], handler: RequestHandler) -> None:
     """Do what the kernel asks for."""
-    if not pipe.is_new(request):
+    if not handler.is_new(request):
         return
     if "stop" in request:
-        pipe.stop(request["stop"], request["launch"])
+        handler.stop(request["stop"], request["launch"])
     elif "stacks" in request:
-        pipe.dump_stacks(request["stacks"], request["pids"])
+        handler.dump_stacks(request["stacks"], request["pids"])
     elif "look" in request:
-        pipe.look(request)
+        handler.look(request)
     else:
         # A run whose folder was renamed may have had this name, and been stopped under it.
         STOPPED.discard((request["folder"], request["launch"]))
-        pipe.start(request)
+        handler.start(request)
 
 
 def reap_children() -> None:
@@ -193,7 +193,7 @@ def _adopted() -> list[psutil.Process]:
     return [child for child in children if child.pid not in known_pids]
 
 
-def serve(request: dict[str, Any], pipe: Outcomes) -> None:
+def serve(request: dict[str, Any], handler: RequestHandler) -> None:
     """Run one launch to its end, once torch is loaded, and tell the kernel how each worker's process ended."""
     run = ACTIVE[request["folder"]] = Run(request["folder"])
     run.of_node = request.get("node", 0)
@@ -220,7 +220,7 @@ def serve(request: dict[str, Any], pipe: Outcomes) -> None:
             CHILDREN.pop(pid, None)
         ACTIVE.pop(request["folder"], None)
     finally:  # the kernel waits for it
-        pipe.tell({"run": run.mark, "launch": request["launch"], **outcome})
+        handler.tell({"run": run.mark, "launch": request["launch"], **outcome})
 
 
 def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
@@ -233,4 +233,4 @@ def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], Outcomes(int(sys.argv[3])))
+    main(int(sys.argv[1]), sys.argv[2], RequestHandler(int(sys.argv[3])))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from labkit.engine.excerpt import clipped
+from labkit.node.host import cgroups
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
 LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
@@ -72,6 +73,13 @@ class Measured(Protocol):
     def tally(self) -> dict[str, Any]: ...
 
 
+class ShownAsSentence(BaseException):
+    """An exception of which a notebook shows the message alone: no frame of the code that raises it says more."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
 class PlanError(ValueError):
     """A knob has a value that it cannot have; the message lists what is allowed."""
 
@@ -80,12 +88,8 @@ class NotEnoughGpus(PlanError):
     """The plan asks for more GPUs than this node shows."""
 
 
-class ParameterError(PlanError):
+class ParameterError(ShownAsSentence, PlanError):
     """A parameter of a notebook has a value with which the notebook cannot run; the message says what to set."""
-
-    def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the sentence alone, because the parameter is to blame and no line of code."""
-        return [f"{type(self).__name__}: {self}"]
 
 
 class NowhereToWrite(OSError):
@@ -96,7 +100,7 @@ class DamagedRun(ValueError):
     """A file of a run's folder cannot be read; the message names the file and says why."""
 
 
-class RunError(RuntimeError):
+class RunError(ShownAsSentence, RuntimeError):
     """A run failed: one sentence first, then the culprit's own traceback; `run` keeps every row that was measured.
 
     Attributes: `rank`, `node` (from 0), `gpu`, `point` of the culprit (None where unknown), `detail` (its traceback or
@@ -133,10 +137,6 @@ class RunError(RuntimeError):
         arguments = {"run": self.run, "rank": self.rank, "point": self.point, "detail": self.detail, "logs": self.logs}
         return partial(type(self), self.sentence, **arguments), ()
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the failure of the worker, not the frames of the launcher that reports it."""
-        return [f"{type(self).__name__}: {self}"]
-
 
 class WorkerRaised(RunError):
     """A worker raised an exception."""
@@ -162,15 +162,11 @@ class JobEnded(RunError):
     """Slurm, or whoever controls it, has ended the job while the run went on: time limit, preemption, cancellation."""
 
 
-class ClusterError(RuntimeError):
+class ClusterError(ShownAsSentence, RuntimeError):
     """Nothing was started on the nodes: a wrong setting, no Slurm, a job that cannot start; one sentence says which."""
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the sentence alone."""
-        return [f"{type(self).__name__}: {self}"]
 
-
-class Interrupted(KeyboardInterrupt):
+class Interrupted(ShownAsSentence, KeyboardInterrupt):
     """The user interrupted the cell; `run` keeps the rows measured so far."""
 
     def __init__(self, run: Measured):
@@ -181,17 +177,9 @@ class Interrupted(KeyboardInterrupt):
     def __reduce__(self) -> tuple:
         return type(self), (self.run,)
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the sentence alone, because the reader knows who interrupted it, and where."""
-        return [f"{type(self).__name__}: {self}"]
 
-
-class NotStarted(KeyboardInterrupt):
+class NotStarted(ShownAsSentence, KeyboardInterrupt):
     """The user interrupted a launch while it waited for GPUs; there is no run of it."""
-
-    def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the sentence alone."""
-        return [f"{type(self).__name__}: {self}"]
 
 
 def most_processes(root: Path = Path("/")) -> tuple[str, int] | None:
@@ -200,16 +188,9 @@ def most_processes(root: Path = Path("/")) -> tuple[str, int] | None:
     A container may see its own group at the top of the mount, whatever its name: the top is always looked at.
     """
     limits = {}
-    with suppress(OSError, ValueError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, name = line.split(":", 2)
-            if controllers and "pids" not in controllers.split(","):
-                continue
-            top = root / "sys/fs/cgroup" / controllers  # version 2 names no controllers, and is mounted at the top
-            folder = top / name.strip("/")
-            for group in (folder, *folder.parents[: len(folder.parts) - len(top.parts)]):
-                with suppress(OSError, ValueError):  # "max", or no such group in this container
-                    limits[f"/{group.relative_to(top)}".replace("/.", "/")] = int((group / "pids.max").read_text())
+    for name, folder in cgroups("pids", root):
+        with suppress(OSError, ValueError):  # "max", or no such group in this container
+            limits[name] = int((folder / "pids.max").read_text())
     return min(limits.items(), key=lambda limit: limit[1]) if limits else None
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pwd
+import secrets
 import stat
 import threading
 from collections.abc import Callable
@@ -112,7 +113,7 @@ class Folder:
         self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
         text = json.dumps(self.closed, indent=1)
         with suppress(OSError):  # a disk that is full, or stands still, must not hide how the run ended
-            bounded(lambda: publish(self.status_file, text), None)
+            bounded(lambda: replace_file(self.status_file, text), None)
 
     def kept_conditions(self) -> Conditions:
         """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
@@ -127,7 +128,7 @@ class Folder:
     def keep_conditions(self, text: str) -> None:
         """Write the conditions of the run, instead of those that were written before."""
         with suppress(OSError):  # as in `close`
-            publish(self.conditions_file, text)
+            replace_file(self.conditions_file, text)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -232,11 +233,18 @@ def name_of_user(user: int) -> str:
         return f"user {user}"
 
 
-def publish(file: Path, text: str) -> None:
-    """Write a file in one step: a reader never sees half of it."""
-    draft = file.with_suffix(".part")
+def replace_file(file: Path, text: str, *, errors: str = "strict", mode: int = 0o666) -> None:
+    """Write a file in one step: a reader, and a hard link, has the old text or the new one, and nothing between.
+
+    An interrupt or a full disk leaves the old file, and no draft. Several may write the same file: the last one counts.
+    What is replaced keeps its mode; a new file has `mode` less the umask.
+    """
+    draft = file.with_name(f".{file.name}-{secrets.token_hex(4)}.part")
     try:
-        draft.write_text(text)
+        draft.touch(mode, exist_ok=False)
+        draft.write_text(text, encoding="utf-8", errors=errors)
+        with suppress(FileNotFoundError):
+            draft.chmod(stat.S_IMODE(file.stat().st_mode))
         draft.replace(file)
     finally:
         with suppress(OSError):

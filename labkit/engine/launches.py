@@ -1,4 +1,7 @@
-"""The launches that one run takes: each starts workers for the points that are left, and follows them to their end."""
+"""A plan in, a Run out, on this node: have workers started, follow them, and give every row back or one clear error.
+
+A run may take several launches: each starts workers for the points that are left.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,54 @@ from contextlib import AbstractContextManager
 from labkit import node
 from labkit.engine import watch
 from labkit.engine.bars import Bars, LiveLine
-from labkit.engine.errors import Interrupted, LauncherLost, RunError, WorkerDied, with_limit
+from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, NotStarted, RunError, WorkerDied, with_limit
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK
 from labkit.engine.receipt import Receipt
+from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.session import Session, environment, import_path
 
 
-def measure(launches: Launches, interrupts: Interrupts) -> None:
-    """Measure all points of a run, and write down how it ended."""
+def launch_here(plan: Plan, *, patience_s: float, limit_s: float, progress: bool, debug: bool = False) -> Run:
+    """Run the plan on GPUs or CPU processes of this node, as `labkit.launching.launch` says."""
+    here = node.here()
+    _require_gpus(plan, here)
+    reservation, bars = Reservation(plan, here, first_only=debug), Bars(plan, progress)
+    with Interrupts() as interrupts:
+        try:
+            _wait_for_gpus(reservation, interrupts, bars, limit_s)
+            run = Run.create(plan, reservation.node)
+            if debug:
+                from labkit.engine.debug import measure_here
+
+                return measure_here(run)
+            receipt = Receipt(run, reservation)
+            Launches(run, receipt, bars, patience_s=patience_s, limit_s=limit_s).run_all(interrupts)
+        finally:
+            with interrupts.later():
+                reservation.release()
+                bars.close()
+    return run
+
+
+def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Bars, limit_s: float) -> None:
     try:
-        launches.measure_all(interrupts)
+        reservation.take(limit_s, bars.show_waiting)
     except KeyboardInterrupt:
         with interrupts.later():
-            launches.end()  # again: the interrupt may have come just before the launch was ended
-        launches.state = "interrupted"
-        raise Interrupted(launches.run) from None
-    except OSError as error:  # no process, thread or descriptor is to be had
-        launches.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
-        raise LauncherLost(launches.state, run=launches.run) from None
-    except RunError as error:
-        launches.state = launches.told_with_earlier_death(error)
-        raise
+            reservation.release()
+        raise NotStarted("interrupted while it waited for GPUs; nothing was started") from None
     finally:
-        launches.close()
+        bars.remove_line()
+
+
+def _require_gpus(plan: Plan, here: node.Node) -> None:
+    if plan.device == "cuda" and plan.gpus > len(here.gpus):
+        shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
+        raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
 
 
 class Launches:
@@ -54,7 +78,25 @@ class Launches:
         self.death: WorkerDied | None = None  # the one that a restart has answered
         self.session: Session | None = None  # of the newest launch
 
-    def measure_all(self, interrupts: Interrupts) -> None:
+    def run_all(self, interrupts: Interrupts) -> None:
+        """Measure every point of the run, and write down how it ended."""
+        try:
+            self._measure_all(interrupts)
+        except KeyboardInterrupt:
+            with interrupts.later():
+                self.end()  # again: the interrupt may have come just before the launch was ended
+            self.state = "interrupted"
+            raise Interrupted(self.run) from None
+        except OSError as error:  # no process, thread or descriptor is to be had
+            self.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
+            raise LauncherLost(self.state, run=self.run) from None
+        except RunError as error:
+            self.state = self._told_with_earlier_death(error)
+            raise
+        finally:
+            self._close()
+
+    def _measure_all(self, interrupts: Interrupts) -> None:
         """Measure every point. Raises WorkerDied where one of them killed a worker, after all others are measured."""
         point, points = 0, len(self.run.plan.points())
         while point < points:
@@ -95,21 +137,32 @@ class Launches:
         return Session.lent(self.run.plan.worker)
 
     def start_workers(self, session: Session, first_point: int) -> None:
-        """Start the workers of the newest launch for the points from `first_point` on."""
-        start(self.run, session, self.count, first_point)
+        """Have the agent beside this kernel start the newest launch's workers for the points from `first_point` on."""
+        run = self.run
+        gpus = [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
+        session.send_request(
+            folder=str(run.folder),
+            launch=self.count,
+            first_point=first_point,
+            workers=run.plan.gpus,
+            cwd=os.readlink("/proc/self/cwd"),  # known even where the folder was removed under the kernel
+            path=import_path(),
+            sampled=None if os.environ.get(CONDITIONS) == "0" else gpus,  # whose counters the agent reads
+            environment=worker_environment(run, self.count),
+        )
 
     def end(self) -> None:
         """End every process of the newest launch."""
         if self.session is not None:
             self.follower.end(self.run, self.count, self.session)
 
-    def told_with_earlier_death(self, error: RunError) -> str:
+    def _told_with_earlier_death(self, error: RunError) -> str:
         """Add to the error's sentence the worker's death that a restart has answered; return the sentence."""
         if self.death not in (None, error):
             error.sentence += f"; before that, {self.death.sentence}"
         return error.sentence
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Write down how the run ended and what it took."""
         self.bars.close(finished=self.state == "finished")
         seconds, run = time.monotonic() - self.begun, self.run
@@ -123,27 +176,6 @@ class Launches:
             omp_num_threads=omp_num_threads(run.plan, run.node, run.node_count),
             **self.receipt.fields(),
         )
-
-
-def start(run: Run, session: Session, launches: int, first_point: int) -> None:
-    """Have the agent beside this kernel start the workers for the points from `first_point` on."""
-    session.ask(
-        folder=str(run.folder),
-        launch=launches,
-        first_point=first_point,
-        workers=run.plan.gpus,
-        cwd=os.readlink("/proc/self/cwd"),  # known even where the folder was removed under the kernel
-        path=import_path(),
-        sampled=_sampled(run),
-        environment=worker_environment(run, launches),
-    )
-
-
-def _sampled(run: Run) -> list[tuple[int, str | None]] | None:
-    """Return the index and UUID of each GPU whose counters the agent reads; None with LABKIT_CONDITIONS=0."""
-    if os.environ.get(CONDITIONS) == "0":
-        return None
-    return [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
 
 
 def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:

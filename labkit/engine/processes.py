@@ -21,7 +21,7 @@ CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free s
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
-class Station:
+class SlurmTask:
     """The number of the node that this process serves, as Slurm tells it to all processes there; "" beside a kernel.
 
     Two slurmd may share a machine: each station then ends the processes of its own node alone.
@@ -40,7 +40,7 @@ def members(run: Folder) -> list[psutil.Process]:
         try:
             below[process.ppid()].append(process)
             environment = process.environ()
-            here = not Station.number or environment.get("SLURM_PROCID", Station.number) == Station.number
+            here = not SlurmTask.number or environment.get("SLURM_PROCID", SlurmTask.number) == SlurmTask.number
             if here and environment.get(MARK) == run.mark:
                 marked.append(process)
         except (psutil.Error, OSError):  # gone meanwhile, or another user's

@@ -30,18 +30,29 @@ class Receipt:
         `contaminated` has the indices of GPUs that other programs held before or after the launch; `launched_for`,
         where it is there, the unattended run that the launch belongs to.
         """
+        more = self.more()
+        return {
+            "measured": self.run.tally(),
+            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
+            "processes_left": self.left(),
+            **more,
+            **launched_for(),
+        }
+
+    def left(self) -> int:
+        """Return how many processes of the run live."""
+        return len(members(self.run))
+
+    def more(self) -> dict[str, Any]:
+        """Return GPU memory and other holders."""
         after_mib = node.used_mib(self.gpus)
         if any(mib > self.before_mib.get(gpu, mib) + GROWN_MIB for gpu, mib in after_mib.items()) or not self.gpus:
             self.reservation.look_again()
         return {
-            "measured": self.run.tally(),
-            "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
-            "processes_left": len(members(self.run)),
             "gpu_mib_before": {str(gpu): mib for gpu, mib in self.before_mib.items()},
             "gpu_mib_after": {str(gpu): mib for gpu, mib in after_mib.items()},
             "held_by_others": self.reservation.held,
             "contaminated": sorted(self.reservation.shared),
-            **launched_for(),
         }
 
     def started(self, rank: int) -> int:

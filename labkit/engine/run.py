@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import html
+import json
 import shutil
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import fresh_folder, identity, no_inodes, publish, runs_folder
+from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, replace_file, runs_folder
 from labkit.engine.lines import content, read_lines, row_line, size, tally
-from labkit.engine.places import Places
 from labkit.engine.plan import Plan
 from labkit.node import Node
-from labkit.node.comparability import figures
+from labkit.node.comparability import key_conditions
 from labkit.node.conditions import Conditions
+from labkit.node.network import LENT_LINK
 from labkit.provenance import of_run
 from labkit.repository import RECORDED, REPOSITORY
 
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Run(Places):
+class Run(Folder):
     """One launch: what was planned, on which node, and every row that was measured.
 
     The same class reads a run that is going on, one that failed half-way and a recorded one; rows are appended by the
     workers as they are measured, so whatever the folder holds is readable.
     """
+
+    of_node = 0  # whose conditions are meant: each node of several writes its own files
 
     def __init__(self, folder: Path | str, *, recorded: bool = False):
         super().__init__(folder)
@@ -57,7 +60,7 @@ class Run(Places):
             run = cls(fresh_folder(f"{datetime.now():%Y%m%d-%H%M%S}-{plan.lab}-{plan.name}"))
             run.logs.mkdir(mode=0o700)
             run.identity = identity(run.folder)
-            publish(run.plan_file, plan.to_json())
+            replace_file(run.plan_file, plan.to_json())
             run.write_nodes(nodes, networks, hosts)
         except NowhereToWrite:
             raise
@@ -76,6 +79,101 @@ class Run(Places):
         except (DamagedRun, PlanError) as error:
             raise type(error)(f"{self.plan_file}: {error}") from None
 
+    @property
+    def conditions_file(self) -> Path:
+        return self._of_node(super().conditions_file)
+
+    @property
+    def samples_file(self) -> Path:
+        return self._of_node(super().samples_file)
+
+    def _of_node(self, file: Path) -> Path:
+        return file.with_stem(f"{file.stem}-node{self.of_node}") if self.of_node else file
+
+    def write_nodes(
+        self, nodes: tuple[Node, ...], networks: tuple[dict[str, Any], ...], hosts: tuple[str, ...]
+    ) -> None:
+        """Write down the node; of a run on several also all inventories, and the host names beside the logs.
+
+        `networks` tells of each node what `network` returns.
+        """
+        replace_file(self.node_file, nodes[0].to_json())
+        if len(nodes) > 1:
+            told = networks or ({},) * len(nodes)
+            records = [asdict(each) | {"network": network} for each, network in zip(nodes, told, strict=True)]
+            replace_file(self.nodes_file, json.dumps(records, indent=1, ensure_ascii=False))
+        if hosts:
+            replace_file(self.hosts_file, json.dumps(hosts))
+
+    @cached_property
+    def node(self) -> Node:
+        """The inventory of the only node, or of the first one."""
+        try:
+            return Node.from_json(content(self.node_file).decode())
+        except ValueError as error:
+            why = f"{error}. Without it, nobody knows which machine the run was measured on"
+            raise DamagedRun(f"{self.node_file} cannot be read: {why}") from None
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The inventories of all nodes."""
+        if not self.nodes_file.exists():
+            return (self.node,)
+        try:
+            nodes = tuple(Node.from_json(json.dumps(record)) for record in json.loads(content(self.nodes_file)))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DamagedRun(f"{self.nodes_file} cannot be read: {error}") from None
+        return nodes or (self.node,)
+
+    def network(self, node: int) -> dict[str, Any]:
+        """Return a node's `interface` to the others, its `gbit_per_s` (None: not told), and `cards`; {} if unknown."""
+        records = json.loads(content(self.nodes_file)) if self.nodes_file.exists() else [{}]
+        return records[node].get("network", {})
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes' host names where they are known; a recorded run does not tell them."""
+        try:
+            return tuple(map(str, json.loads(content(self.hosts_file))))
+        except (OSError, ValueError, TypeError):
+            return ()
+
+    @cached_property
+    def node_count(self) -> int:
+        return len(self.nodes) if self.nodes_file.exists() else 1
+
+    def node_index(self, rank: int) -> int:
+        """Return on which of the run's nodes the rank is, from 0."""
+        return rank * self.node_count // self.plan.gpus
+
+    def gpu(self, rank: int) -> int | None:
+        """Return the physical index of the GPU that the rank drives; None on a CPU."""
+        if self.plan.device != "cuda":
+            return None
+        index = self.node_index(rank)
+        gpus, local_rank = self.nodes[index].gpus, rank - index * self.plan.gpus // self.node_count
+        return gpus[local_rank].index if local_rank < len(gpus) else None
+
+    def place(self, rank: int) -> str:
+        """Return "rank 3 (node 1, gpu-node-17, GPU 0)", as far as there is a choice of nodes and a GPU."""
+        gpu, places = self.gpu(rank), []
+        if self.node_count > 1:
+            index = self.node_index(rank)
+            places += [f"node {index}", *self.hosts[index : index + 1]]
+        places += [] if gpu is None else [f"GPU {gpu}"]
+        return f"rank {rank} ({', '.join(places)})" if places else f"rank {rank}"
+
+    @property
+    def machine(self) -> str:
+        """Return what measured: "4 × NVIDIA H200", or "2 nodes with 8 × NVIDIA H200 each"; namespaces are called so."""
+        workers = self.plan.gpus // len(self.nodes) if self.plan.device == "cuda" else 0
+        labels = list(dict.fromkeys(replace(each, gpus=each.gpus[:workers]).label for each in self.nodes))
+        if len(self.nodes) == 1:
+            return labels[0]
+        if self.network(0).get("interface") == LENT_LINK:
+            return f"{len(self.nodes)} network namespaces of one machine ({labels[0]})"
+        return f"{len(self.nodes)} nodes with {labels[0]} each" if len(labels) == 1 else " + ".join(labels)
+
     def conditions(self, node: int = 0) -> Conditions:
         """Return the state of one of the nodes before, during and after the run; `missing` says why none was kept."""
         on_gpus, of_node = self.plan.device == "cuda", copy(self)
@@ -92,7 +190,7 @@ class Run(Places):
         except OSError:
             written = None
         if self._key_conditions is None or self._key_conditions[0] != written:
-            self._key_conditions = written, figures(self.conditions())
+            self._key_conditions = written, key_conditions(self.conditions())
         return self._key_conditions[1]
 
     @property

@@ -180,8 +180,11 @@ class Session:
         """Continue an agent that was stopped: what it has to end, ends."""
         self.process.send_signal(signal.SIGCONT)
 
-    def ask(self, **request: Any) -> None:
-        """Have the agent start a launch; one that is gone is noticed by whoever waits for the outcome."""
+    def send_request(self, **request: Any) -> None:
+        """Send the agent a request: to start or stop a launch, dump stacks, look, or leave.
+
+        An agent that is gone is noticed by whoever waits for the outcome.
+        """
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
             self._outcomes.pop((request["environment"][MARK], request["launch"]), None)
         self.send(request)
@@ -204,7 +207,7 @@ class Session:
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
         self.go_on()
-        self.ask(leave=True)  # a process forked from this one may hold its stdin open
+        self.send_request(leave=True)  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
         try:

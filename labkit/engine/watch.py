@@ -76,7 +76,7 @@ class Watch:
         """
         over = session.outcome(run, launch) is not None
         if not over:
-            session.ask(stop=str(run.folder), launch=launch)
+            session.send_request(stop=str(run.folder), launch=launch)
             session.go_on()
             terminate(run, GRACE_SECONDS)
         deadline = time.monotonic() + AGENT_SECONDS

@@ -15,7 +15,6 @@ from labkit.engine.errors import ClusterError, PlanError
 from labkit.repository import REPOSITORY
 
 FILE = "cluster.toml"
-EXAMPLE = "cluster.example.toml"
 # Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste;
 # two network namespaces of this machine, whose processes stand in for GPUs.
 CLUSTERS = ("slurm", "submit", "hand", "namespaces")

@@ -41,7 +41,7 @@ class Difference:
         return f"differs: {self.what} {self.first} | {self.second}"
 
 
-def figures(conditions: Conditions) -> dict[str, float | str]:
+def key_conditions(conditions: Conditions) -> dict[str, float | str]:
     """Return the key figures of a run's conditions, name (with its unit) → value; what is not known is left out.
 
     enqueue_us, python_call_ns: of the slowest rank. pinned_copy_gb_per_s: all ranks together. Of before and after, the

@@ -17,8 +17,7 @@ A run's folder holds two files, which labkit.engine.folder names.
 (index; null for the host), and as far as they are known:
 
     a GPU     utilisation_percent, memory_mib, power_w, sm_clock_mhz, temperature_c, throttle_reasons (names),
-              pcie_tx_gb_per_s, pcie_rx_gb_per_s, nvlink_tx_gb_per_s, nvlink_rx_gb_per_s (tx: sent by the GPU;
-              over NVLink from the first traffic on that the driver counts)
+              pcie_rx_gb_per_s (received), nvlink_tx_gb_per_s (sent, from the first traffic on that the driver counts)
     the host  cpu_percent (of all cores), cpu_pressure_percent, memory_available_gib
 
 A counter that the machine does not have is absent from the files and None or NaN when read, never zero.
@@ -45,10 +44,8 @@ SAMPLE_COLUMNS = (
     "sm_clock_mhz",
     "temperature_c",
     "throttle_reasons",
-    "pcie_tx_gb_per_s",
     "pcie_rx_gb_per_s",
     "nvlink_tx_gb_per_s",
-    "nvlink_rx_gb_per_s",
     "cpu_percent",
     "cpu_pressure_percent",
     "memory_available_gib",
@@ -59,54 +56,41 @@ SAMPLE_COLUMNS = (
 class HostState:
     """The host at one moment; None where the system does not tell.
 
-    cores: those that the process may use. load_1min: runnable processes, averaged over a minute.
-    cpu_pressure_percent: share of the last 10 s in which a process waited for a core (PSI). governor: of the first
-    core's frequency. cgroup_quota_cores: cores that the control group may use. cgroup_throttled_s: time for which it
-    was stopped for using more, since it was made. shm_free_gib: of /dev/shm.
+    cores: those that the process may use. cpu_pressure_percent: share of the last 10 s in which a process waited for a
+    core (PSI). governor: of the first core's frequency. cgroup_quota_cores: cores that the control group may use.
     """
 
     cores: int | None = None
-    load_1min: float | None = None
     cpu_pressure_percent: float | None = None
     governor: str | None = None
     cgroup_quota_cores: float | None = None
-    cgroup_throttled_s: float | None = None
     memory_available_gib: float | None = None
-    shm_free_gib: float | None = None
 
 
 @dataclass(frozen=True)
 class GpuState:
     """One GPU at one moment; None where the driver does not tell.
 
-    *_most_*: the best that GPU and slot agree on. throttle_reasons: names, as in REASONS of counters.py; () where the
-    clock is free. ecc_*: errors since the driver was loaded. remapped_rows: rows of memory, or pages, taken out of use.
-    nvlink_errors: recoveries of all links (packets that a link repeats by itself are normal, and not counted).
-    other_processes, other_mib: processes on the GPU that belong to no run of this kernel, and their memory.
-    *_throttled_s: time for which power or heat lowered the clock, since the driver was loaded.
+    pcie_generation_most: the best that GPU and slot agree on. throttle_reasons: names, as in REASONS of counters.py; ()
+    where the clock is free. ecc_uncorrected: errors since the driver was loaded. nvlink_errors: recoveries of all links
+    (packets that a link repeats by itself are normal, and not counted). other_processes: those on the GPU that belong
+    to no run of this kernel. *_throttled_s: time for which power or heat lowered the clock since the driver was loaded.
     """
 
     gpu: int
     sm_clock_mhz: float | None = None
-    sm_clock_most_mhz: float | None = None
-    memory_clock_mhz: float | None = None
     throttle_reasons: tuple[str, ...] | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     utilisation_percent: float | None = None
     memory_mib: float | None = None
-    ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
-    remapped_rows: int | None = None
-    pcie_generation: int | None = None
     pcie_generation_most: int | None = None
     pcie_width: int | None = None
-    pcie_width_most: int | None = None
     nvlinks_up: int | None = None
     nvlink_errors: int | None = None
     other_processes: int | None = None
-    other_mib: float | None = None
     power_throttled_s: float | None = None
     heat_throttled_s: float | None = None
 

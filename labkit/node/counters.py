@@ -30,13 +30,10 @@ ALL_LINKS = 0xFFFFFFFF  # scope of a field: the sum over a GPU's NVLinks
 KIB = 1024
 
 # Each of these takes the driver a millisecond, ten times as long as the rest of a sample: one is read per look.
-SLOW = ("nvlink", "pcie_tx", "pcie_rx")
-NVLINK = {  # counters in KiB
-    "nvlink_tx_gb_per_s": pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-    "nvlink_rx_gb_per_s": pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
-}
+SLOW = ("nvlink", "pcie")
+NVLINK_SENT = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX  # a counter in KiB
 # In KB/s over 20 ms. The driver also counts the bytes, in 32 bits, which overflow within a tenth of a second.
-PCIE = {"pcie_tx": pynvml.NVML_PCIE_UTIL_TX_BYTES, "pcie_rx": pynvml.NVML_PCIE_UTIL_RX_BYTES}
+PCIE_RECEIVED = pynvml.NVML_PCIE_UTIL_RX_BYTES
 WIDE = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
 
 
@@ -48,8 +45,8 @@ class Counters:
         self.is_slice = (gpu.uuid or "").startswith("MIG-")
         by_uuid = (pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid)
         self._handle = ask(*by_uuid) if self.is_slice else ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index)
-        self._traffic: dict[str, tuple[float, int]] = {}  # when it was read, and bytes
-        self._moving: set[str] = set()  # counters that have grown since this object was made
+        self._sent: tuple[float, int] | None = None  # over NVLink: when it was read, and bytes
+        self._moving = False  # whether that counter has grown since this object was made
 
     def sample(self, slow: str = "") -> dict[str, Any]:
         """Return utilisation, memory, power, clock and temperature now, as far as known; {} of a GPU that is silent.
@@ -57,28 +54,21 @@ class Counters:
         `slow`, one of SLOW, adds traffic: over the NVLinks since it was last read, or over PCIe at this moment.
         """
         reasons = _reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons))
-        traffic = self._nvlink() if slow == "nvlink" else self._pcie(slow) if slow else {}
+        traffic = self._nvlink() if slow == "nvlink" else self._pcie() if slow else {}
         readings = self._quick() | traffic | {"throttle_reasons": reasons if reasons is None else list(reasons)}
         return {name: value for name, value in readings.items() if value is not None}
 
     def state(self) -> GpuState:
         """Return all that is known of the GPU now; a GPU that does not answer has a state of None."""
-        quick = self._quick()
-        remapped = self._ask(pynvml.nvmlDeviceGetRemappedRows)
+        uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         state = GpuState(
             self.gpu.index,
-            **quick,
-            sm_clock_most_mhz=self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-            memory_clock_mhz=self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
+            **self._quick(),
             throttle_reasons=_reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)),
             power_limit_w=_scaled(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1e-3),
-            ecc_corrected=self._ecc(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-            ecc_uncorrected=self._ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-            remapped_rows=self._retired_pages() if remapped is None else remapped[0] + remapped[1],
-            pcie_generation=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+            ecc_uncorrected=self._ask(pynvml.nvmlDeviceGetTotalEccErrors, *uncorrected),
             pcie_generation_most=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
             pcie_width=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
-            pcie_width_most=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
             **self._links(),
             power_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_POWER),
             heat_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_THERMAL),
@@ -87,9 +77,9 @@ class Counters:
 
     def with_others(self, state: GpuState) -> GpuState:
         """Return the state with the other processes that are on the GPU now; the rest of it stays, and is not asked."""
-        others = self._others()
-        counted = (None, None) if others is None else (len(others), sum(others))
-        return replace(state, other_processes=counted[0], other_mib=counted[1])
+        known = self._ask(pynvml.nvmlDeviceGetComputeRunningProcesses) is not None
+        others = sum(not holder.ours for holder in holders([self.gpu])) if known else None
+        return replace(state, other_processes=others)
 
     def _ask(self, query: Any, *arguments: Any) -> Any:
         return None if self._handle is None else ask(query, self._handle, *arguments)
@@ -110,35 +100,19 @@ class Counters:
         Nor before a counter has grown: some drivers answer with success and a constant while NCCL uses the links
         (github.com/NVIDIA/DCGM, issues 149 and 236), and only its growth shows that a counter counts.
         """
-        fields = [(field, ALL_LINKS) for field in NVLINK.values()]
-        values = self._ask(pynvml.nvmlDeviceGetFieldValues, fields)
-        now, rates = time.monotonic(), {}
-        for name, value in zip(NVLINK, values or (), strict=False):
-            if value.nvmlReturn != pynvml.NVML_SUCCESS or value.valueType not in WIDE:
-                continue
-            counted = value.value.ullVal * KIB
-            then, before = self._traffic.get(name, (now, counted))
-            if counted > before:
-                self._moving.add(name)
-            if now > then and counted >= before and name in self._moving:
-                rates[name] = round((counted - before) / (now - then) / 1e9, 3)
-            self._traffic[name] = now, counted
-        return rates
+        (value,) = self._ask(pynvml.nvmlDeviceGetFieldValues, [(NVLINK_SENT, ALL_LINKS)]) or (None,)
+        if value is None or value.nvmlReturn != pynvml.NVML_SUCCESS or value.valueType not in WIDE:
+            return {}
+        now, counted = time.monotonic(), value.value.ullVal * KIB
+        then, before = self._sent or (now, counted)
+        self._sent, self._moving = (now, counted), self._moving or counted > before
+        if now > then and counted >= before and self._moving:
+            return {"nvlink_tx_gb_per_s": round((counted - before) / (now - then) / 1e9, 3)}
+        return {}
 
-    def _pcie(self, direction: str) -> dict[str, float | None]:
-        rate = self._ask(pynvml.nvmlDeviceGetPcieThroughput, PCIE[direction])
-        return {f"{direction}_gb_per_s": _scaled(rate, 1e-6)}
-
-    def _ecc(self, kind: int) -> int | None:
-        return self._ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC)
-
-    def _retired_pages(self) -> int | None:
-        causes = (
-            pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
-            pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
-        )
-        pages = [self._ask(pynvml.nvmlDeviceGetRetiredPages, cause) for cause in causes]
-        return None if None in pages else sum(map(len, pages))
+    def _pcie(self) -> dict[str, float | None]:
+        rate = self._ask(pynvml.nvmlDeviceGetPcieThroughput, PCIE_RECEIVED)
+        return {"pcie_rx_gb_per_s": _scaled(rate, 1e-6)}
 
     def _links(self) -> dict[str, int | None]:
         """Return how many NVLinks are up, and the recoveries of those that exist: each query takes a millisecond."""
@@ -149,12 +123,6 @@ class Counters:
         counts = [count for count in asked if count is not None]
         up = sum(state == pynvml.NVML_FEATURE_ENABLED for state in readable.values())
         return {"nvlinks_up": up if readable else None, "nvlink_errors": sum(counts) if counts else None}
-
-    def _others(self) -> list[int] | None:
-        """Return the memory of each process on the GPU that no run of this workbook has started."""
-        if self._ask(pynvml.nvmlDeviceGetComputeRunningProcesses) is None:
-            return None
-        return [holder.mib or 0 for holder in holders([self.gpu]) if not holder.ours]
 
     def _throttled(self, policy: int) -> float | None:
         nanoseconds = ask(getattr, self._ask(pynvml.nvmlDeviceGetViolationStatus, policy), "violationTime")

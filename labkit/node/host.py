@@ -16,16 +16,12 @@ ROOT = Path("/")
 
 def state(root: Path = ROOT) -> HostState:
     """Return the host's state; a field is None where this system does not tell. `root` holds proc and sys."""
-    quota, throttled = cgroup(root)
     return HostState(
         cores=len(os.sched_getaffinity(0)),
-        load_1min=round(os.getloadavg()[0], 2),
         cpu_pressure_percent=cpu_pressure(root),
         governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        cgroup_quota_cores=quota,
-        cgroup_throttled_s=throttled,
+        cgroup_quota_cores=cgroup_quota(root),
         memory_available_gib=_available_gib(),
-        shm_free_gib=_free_gib(root / "dev/shm"),
     )
 
 
@@ -51,51 +47,41 @@ def cpu_pressure(root: Path = ROOT) -> float | None:
     return None
 
 
-def cgroup(root: Path = ROOT) -> tuple[float | None, float | None]:
-    """Return the cores that this process's control group may use, and the seconds for which it was stopped for that.
+def cgroup_quota(root: Path = ROOT) -> float | None:
+    """Return the cores that this process's control group may use.
 
     The tightest quota on the way to the top counts; None where there is none (cgroup v2: cpu.max; v1: cpu.cfs_*).
     """
-    quotas, throttled = [], []
-    for folder in _cgroups(root):
+    quotas = []
+    for _, folder in cgroups("cpu", root):
         allowed, _, period = _text(folder / "cpu.max", "").partition(" ")
         allowed = allowed or _text(folder / "cpu.cfs_quota_us")
         period = period or _text(folder / "cpu.cfs_period_us")
         quota_us, period_us = _number(allowed), _number(period)
         if quota_us and period_us and quota_us > 0:
             quotas.append(quota_us / period_us)
-            counts = dict(line.partition(" ")[::2] for line in _text(folder / "cpu.stat", "").splitlines())
-            microseconds, nanoseconds = (_number(counts.get(name)) for name in ("throttled_usec", "throttled_time"))
-            if microseconds is not None or nanoseconds is not None:
-                throttled.append(microseconds / 1e6 if microseconds is not None else (nanoseconds or 0.0) / 1e9)
-    return (min(quotas, default=None), max(throttled, default=None))
+    return min(quotas, default=None)
 
 
-def _cgroups(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of those above it, in both versions' hierarchies.
+def cgroups(controller: str, root: Path = ROOT) -> Iterator[tuple[str, Path]]:
+    """Yield this process's control group of a controller and those above it, name and folder, in both versions.
 
     Inside a container the group's path may be the host's: the hierarchy's top is then the container's own group.
     """
     for line in _text(root / "proc/self/cgroup", "").splitlines():
-        number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if number != "0" and "cpu" not in controllers.split(","):
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and controller not in controllers.split(","):
             continue
-        top = root / "sys/fs/cgroup" if number == "0" else root / "sys/fs/cgroup/cpu"
         group = Path(path.lstrip("/"))
-        yield from (top / folder for folder in (group, *group.parents) if folder.parts and ".." not in folder.parts)
-        yield top
+        inner = [folder for folder in (group, *group.parents) if folder.parts and ".." not in folder.parts]
+        # Version 2 names no controllers, and is mounted at the top; version 1 by one name, or by all in a row.
+        for top in {root / "sys/fs/cgroup" / name for name in (controllers, controllers and controller)}:
+            yield from ((f"/{folder}", top / folder) for folder in inner)
+            yield "/", top
 
 
 def _available_gib() -> float:
     return round(psutil.virtual_memory().available / 2**30, 2)
-
-
-def _free_gib(folder: Path) -> float | None:
-    try:
-        disk = os.statvfs(folder)
-    except OSError:
-        return None
-    return round(disk.f_bavail * disk.f_frsize / 2**30, 2)
 
 
 def _text(file: Path, missing: Any = None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.node.comparability import THROTTLED_PERCENT, figures
+from labkit.node.comparability import THROTTLED_PERCENT, key_conditions
 from labkit.node.conditions import Conditions
 from labkit.provenance import fact_or
 from labkit.story import units
@@ -26,7 +26,7 @@ def explain_conditions(conditions: Conditions) -> Markdown:
     """
     if not conditions.measured:
         return bullets(f"{conditions.missing}.")
-    readings: dict[str, Any] = dict(figures(conditions))
+    readings: dict[str, Any] = dict(key_conditions(conditions))
     notes = [f"{note[:1].upper()}{note[1:]}." for note in conditions.notes]
     return bullets(
         _host(conditions, readings),

@@ -72,7 +72,7 @@ def activations(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course(Plan):
+class TransformerPlan(Plan):
     """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""
 
     least: ClassVar[int] = 2

@@ -10,10 +10,10 @@ from tqdm import tqdm
 
 from labkit.course.grading import confine, pages
 from labkit.course.grading.grade import asked, grade
-from labkit.course.grading.handout import chosen
 from labkit.course.grading.submissions import submissions
 from labkit.engine.folder import runs_folder
 from labkit.node import here
+from labkit.repository import chosen_notebooks
 
 
 def seconds(text: str) -> float:
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         handed_in = submissions(given.folder)
-        labs = [page.stem.partition("_")[2] for page in chosen(given.notebooks)] if given.notebooks else []
+        labs = [page.stem.partition("_")[2] for page in chosen_notebooks(given.notebooks)] if given.notebooks else []
         kind = confine.confinement(given.unconfined)
         written = pages.Pages(given.out, kind)
     except (ValueError, OSError, confine.Unconfined) as error:

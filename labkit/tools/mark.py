@@ -5,12 +5,12 @@ import sys
 import nbformat
 
 from labkit.course.grading.cells import mark
-from labkit.course.grading.handout import chosen
+from labkit.repository import chosen_notebooks
 
 
 def main(names: list[str]) -> int:
     """Mark the named notebooks, or all; a notebook that is marked already stays as it is."""
-    for page in chosen(names):
+    for page in chosen_notebooks(names):
         text = page.read_text(encoding="utf-8")
         notebook = nbformat.reads(text, as_version=4)
         complete = mark(notebook)

@@ -11,13 +11,12 @@ import pytest
 from made import copies_run, hello_run
 from made_card import CALL, PAIR, card, reading
 
-from labkit.batch.frame import page
 from labkit.batch.pages import loads
 from labkit.card.cards import CardError
-from labkit.card.compare import changed_conditions, changes, chosen_cards, compare_page, main, told
+from labkit.card.compare import changed_conditions, changes, chosen_cards, main, told
 from labkit.card.formats import write_card
 from labkit.card.reports import find_card, history
-from labkit.card.trends import series, trends_page, write_trends
+from labkit.card.trends import drawn, series, trends_page, write_trends
 from labkit.repository import REPOSITORY
 
 
@@ -57,9 +56,7 @@ def test_a_figure_of_the_same_run_was_not_measured_again_and_is_told_so():
     said = told(first, second, ("a", "b"))
     summary = "2 key figures in both: 1 changed beyond noise, 0 within noise, 1 not measured again"
     assert f"{summary} (both show the same run)\n  collectives: {CALL[1]}" in said
-    shown = compare_page(first, second, ("a", "b"))
-    assert summary in shown and f"<li>collectives: {CALL[1]}</li>" in shown and shown.count('class="figure"') == 1
-    assert "Not measured again" not in compare_page(card(reading()), card(reading()), ("a", "b"))
+    assert "not measured again" not in told(card(reading()), card(reading(run="another")), ("a", "b"))
 
 
 def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host():
@@ -75,7 +72,7 @@ def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host()
     assert changed_conditions(first, first) == []
     moved, old = (replace(first, node=first.node | {"host": host}) for host in ("another", ""))
     assert changed_conditions(first, moved) == [f"the host: {first.node['host']} → another"]
-    assert changed_conditions(first, old) == [] and "another: 2 × " in compare_page(first, moved, ("a", "b"))
+    assert changed_conditions(first, old) == []
     unknown = card(reading(conditions={"enqueue_us": 7.0}))
     assert changed_conditions(unknown, card(reading(conditions=after | {"enqueue_us": 7.0}))) == [], "no zero"
     little = card(reading(conditions=before | {"enqueue_us": 9.0, "sm_clock_mhz": 1965.0}))
@@ -102,7 +99,7 @@ def test_the_last_two_cards_of_the_node_are_compared(report, capsys):
     assert main(["--report", str(report)]) == 0
     printed = capsys.readouterr().out
     assert "20261121-100000" in printed and "391 → 360 GB/s" in printed and "worse" in printed
-    assert loads((report.parent / "compare.html").read_text()) == []
+    assert {path.name for path in report.parent.iterdir()} == {"report", "reports"}, "it only prints"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape"])
@@ -165,7 +162,7 @@ def test_a_trend_has_each_run_once_in_the_order_of_dates(report):
 def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_path):
     assert write_trends(report) == report / "trends.html"
     shown = (report / "trends.html").read_text()
-    assert loads(shown) == [] and shown.count("<svg") == 1 and shown.count("<circle") == 3
+    assert loads(shown) == [] and shown.count("<svg") == 1 and shown.count("<g><title>") == 3
     (tmp_path / "one").mkdir()
     write_card(card(reading()), tmp_path / "one")
     assert write_trends(tmp_path / "one") is None
@@ -173,14 +170,18 @@ def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_
 
 def test_a_higher_value_stands_higher_and_below_the_limit(report):
     known = history(report)
-    shown = trends_page(known)
-    (limit,) = re.findall(r'class="limit"[^>]*y1="([\d.]+)"', shown)
-    heights = [float(y) for y in re.findall(r'<circle[^>]*cy="([\d.]+)"', shown)]
-    assert float(limit) < heights[1] < heights[0] < heights[2]
+    newest = next(row for row in known.cards[-1][1].rows if row.key == PAIR)
+    (ax,) = drawn(series(known, newest)).axes
+    limit, line, *dots, _floor = (artist.get_ydata() for artist in ax.lines)
+    assert [value for dot in dots for value in dot] == list(line) == [390.0, 391.0, 360.0]
+    low, high = ax.get_ylim()
+    assert low == 0 and max(line) < limit[0] == newest.limit <= high
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2026-11-20 10:00", "2026-11-22 10:00"]
 
 
-def test_the_comparisons_page_draws_the_change_to_its_side(report):
-    (first, a), (second, b) = chosen_cards([], report)
-    shown = page(compare_page(a, b, (first, second)))
-    (left, width) = re.findall(r'class="worse" style="left:([\d.]+)%;width:([\d.]+)%"', shown)[0]
-    assert float(left) + float(width) == pytest.approx(50, abs=0.02)
+def test_a_trends_dot_tells_its_run_and_has_the_colours_of_the_page(report):
+    shown = trends_page(history(report))
+    told = re.findall(r"<title>(\S+) \S+: (\d+)", shown)
+    assert told == [("2026-11-20", "390"), ("2026-11-21", "391"), ("2026-11-22", "360")]
+    assert not re.findall(r"#[0-9a-f]{6}\b", shown), "each has one for a dark page, too"
+    assert shown.count("fill: var(--ok)") == 2 and shown.count("fill: var(--bad)") == 1

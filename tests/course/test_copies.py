@@ -135,11 +135,18 @@ def test_reset_hands_out_again_and_puts_the_copy_aside(course, capsys, monkeypat
     assert read(course.copy) == {"one": "2"}, "what was reset is refreshed again"
 
 
-@pytest.mark.parametrize("name", ["", "7", "99_none", "../02_copy"])
+@pytest.mark.parametrize("name", ["", "7", "99_none", ".."])
 def test_reset_of_no_notebook_names_those_that_there_are(course, name):
     course(one="1")
     with pytest.raises(ValueError, match="02_copy"):
         copies.reset(course.work, name, course.pages)
+
+
+def test_of_a_path_the_name_counts(course):
+    course(one="1")
+    edit(course.copy, lambda cells, _: cells["one"].update(source="mine"))
+    assert copies.reset(course.work, "../elsewhere/02_copy.ipynb", course.pages).startswith(str(course.copy))
+    assert read(course.copy) == {"one": "1"}
 
 
 def test_the_commands_say_what_they_did_and_what_is_wrong(tmp_path, capsys):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from faults_plan import Faults
 
 from labkit import node
 from labkit.engine import run as run_module
+from labkit.engine.folder import replace_file
+from labkit.engine.lines import content
 from labkit.engine.run import Run, read_lines, replay
 
 
@@ -32,8 +37,8 @@ def test_no_reader_meets_half_of_a_file(create, monkeypatch):
     """Another process may look at a run while it begins: its plan and node appear whole, under their names."""
     unreadable = []
 
-    def slow(file: Path, text: str) -> None:
-        with file.open("w") as writer:
+    def slow(file: Path, text: str, **how: str) -> None:
+        with file.open("w", **how) as writer:
             writer.write(text[:10])
             writer.flush()
             for other in file.parent.glob("*.json"):
@@ -47,6 +52,28 @@ def test_no_reader_meets_half_of_a_file(create, monkeypatch):
     run = create()
     assert run.plan.faults == ("none",) and run.node == node.here()
     assert not unreadable
+
+
+def test_a_file_that_is_replaced_keeps_its_mode_and_no_draft_stays(tmp_path):
+    file = tmp_path / "answers.json"
+    replace_file(file, "old", mode=0o600)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o440)
+    replace_file(file, "new")
+    with pytest.raises(UnicodeEncodeError):
+        replace_file(file, "half \ud800")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new", 0o440)
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_what_is_written_is_read_whatever_the_locale(tmp_path):
+    """A batch system may set LC_ALL=C, while what a node tells is no ASCII, and files are read as UTF-8."""
+    file, name = tmp_path / "node.json", "Prüfstand 4 µs"
+    write = "import sys; from pathlib import Path; from labkit.engine.folder import replace_file as write"
+    write += "; write(Path(sys.argv[1]), bytes.fromhex(sys.argv[2]).decode())"
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", write, file, name.encode().hex()], env=environment, check=True)
+    assert content(file).decode() == name
 
 
 def measured(run: Run, rank: int, point: int, seconds: float, iteration: int = 0, **more) -> None:

@@ -24,6 +24,7 @@ from faults_plan import Faults
 from launches import HERE, soon, the_run
 
 from labkit import node
+from labkit.cluster.desk import Desk
 from labkit.engine import locks, session
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
@@ -181,6 +182,18 @@ def test_the_folders_that_a_run_makes_are_private(tmp_path, monkeypatch):
         os.umask(before)
     made = [tmp_path / "of", tmp_path / "of" / "mine", run.folder, run.logs]
     assert [stat.filemode(folder.stat().st_mode) for folder in made] == ["drwx------"] * 4
+
+
+def test_the_folders_that_stations_need_are_private(tmp_path, monkeypatch):
+    """They may be made before a run is: the same folders are on the way."""
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "of" / "mine"))
+    before = os.umask(0)
+    try:
+        desk = Desk(2, ())
+    finally:
+        os.umask(before)
+    made = [tmp_path / "of", tmp_path / "of" / "mine", desk.folder]
+    assert [stat.filemode(folder.stat().st_mode) for folder in made] == ["drwx------"] * 3
 
 
 def makes_a_run(user: int, folder: Path, of: node.Node) -> str:

@@ -35,14 +35,10 @@ class FakeNvml:
             "nvmlDeviceGetHandleByUUID": lambda uuid: {"GPU-aa": "gpu0", "GPU-bb": "gpu1"}.get(uuid, "mig0"),
             "nvmlDeviceGetUtilizationRates": self.utilisation,
             "nvmlDeviceGetPowerUsage": lambda h: 612_500,
-            "nvmlDeviceGetClockInfo": lambda h, kind: {pynvml.NVML_CLOCK_SM: 1755, pynvml.NVML_CLOCK_MEM: 3201}[kind],
-            "nvmlDeviceGetMaxClockInfo": lambda h, kind: 1980,
+            "nvmlDeviceGetClockInfo": lambda h, kind: {pynvml.NVML_CLOCK_SM: 1755}[kind],
             "nvmlDeviceGetCurrentClocksEventReasons": lambda h: self.reasons,
             "nvmlDeviceGetFieldValues": self.fields,
             "nvmlDeviceGetTotalEccErrors": lambda h, kind, scope: 2 * kind,
-            "nvmlDeviceGetRemappedRows": lambda h: (1, 2, 0, 0),
-            "nvmlDeviceGetRetiredPages": lambda h, cause: [0] * (cause + 1),
-            "nvmlDeviceGetCurrPcieLinkGeneration": lambda h: 4,
             "nvmlDeviceGetCurrPcieLinkWidth": lambda h: 8,
             "nvmlDeviceGetNvLinkErrorCounter": self.link_errors,
             "nvmlDeviceGetViolationStatus": lambda h, policy: SimpleNamespace(
@@ -66,10 +62,7 @@ class FakeNvml:
         """NVLink's counters have 64 bits, PCIe's are not supported."""
         values = []
         for field, _ in wanted:
-            known = field in (
-                pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-                pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
-            )
+            known = field == pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
             status = pynvml.NVML_SUCCESS if known else pynvml.NVML_ERROR_NOT_SUPPORTED
             kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
             value = SimpleNamespace(ullVal=self.counted_kib)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labkit.engine.run import Run, replay
-from labkit.node.comparability import differing, figures
+from labkit.node.comparability import differing, key_conditions
 from labkit.node.conditions import Conditions, GpuState, HostState, RankState, Snapshot, parse
 
 H200 = {"driver": "580.159.04", "torch": "2.11.0", "processor": "NVIDIA H200", "ranks": 2}
@@ -53,7 +53,7 @@ def test_a_damaged_file_is_one_sentence(text):
     read = parse(text)
     assert not read.measured
     assert read.missing.startswith("This run's conditions.json cannot be read: ")
-    assert figures(read) == {}
+    assert key_conditions(read) == {}
 
 
 def test_a_run_without_the_file_says_so_and_still_knows_its_software():
@@ -61,7 +61,7 @@ def test_a_run_without_the_file_says_so_and_still_knows_its_software():
     assert (old.measured, old.samples) == (False, ())
     assert "has no conditions.json" in old.missing
     known = {"driver": old.machine["driver"], "torch": "2.11.0", "processor": "NVIDIA H200", "cores": 64, "ranks": 4}
-    assert figures(old) == known == old.machine
+    assert key_conditions(old) == known == old.machine
 
 
 def test_a_run_gives_what_its_folder_holds(tmp_path):
@@ -80,7 +80,7 @@ def test_a_run_gives_what_its_folder_holds(tmp_path):
 def test_key_figures_are_the_slowest_ranks_and_the_busy_looks():
     idle = looks(utilisation=3.0)
     run = replace(conditions((7.0, 10.5), throttled=5), samples=(*looks(5), *idle))
-    known = figures(run)
+    known = key_conditions(run)
     assert known["enqueue_us"] == 10.5
     assert known["pinned_copy_gb_per_s"] == 110.0
     assert (known["throttled_percent"], known["throttle_reasons"]) == (25.0, "power cap")
@@ -91,15 +91,15 @@ def test_throttling_is_what_the_driver_counts():
     """The measured case: 2.1 s of 8.9 s in each of two runs, of which three looks at busy GPUs told less."""
     points = ({"point": 0, "began_s": 5.0, "ended_s": 13.9}, {"point": 1, "began_s": 14.0})
     ends = [Snapshot(gpus=(GpuState(0, power_throttled_s=6.8 + s, heat_throttled_s=0.0),)) for s in (0, 2.1)]
-    known = figures(replace(conditions(throttled=20), before=ends[0], after=ends[1], points=points))
+    known = key_conditions(replace(conditions(throttled=20), before=ends[0], after=ends[1], points=points))
     assert known["throttled_percent"] == pytest.approx(23.6, abs=0.1)
     assert known["throttle_reasons"] == "power cap"
-    assert "throttled_percent" not in figures(replace(conditions(), samples=looks(1, count=3))), "a few looks"
+    assert "throttled_percent" not in key_conditions(replace(conditions(), samples=looks(1, count=3))), "a few looks"
 
 
 def test_one_disturbed_look_is_not_the_runs_host():
     disturbed = replace(conditions(), after=conditions((80.0, 7.0)).after)
-    assert figures(disturbed)["enqueue_us"] == 7.5
+    assert key_conditions(disturbed)["enqueue_us"] == 7.5
 
 
 ALIKE = conditions()
@@ -116,10 +116,10 @@ ALIKE = conditions()
     ],
 )
 def test_a_difference_that_matters_is_told(other, what, host_only):
-    (found,) = differing(figures(ALIKE), figures(other))
+    (found,) = differing(key_conditions(ALIKE), key_conditions(other))
     assert what in found.said()
     assert found.host_only is host_only
-    (mirrored,) = differing(figures(other), figures(ALIKE))
+    (mirrored,) = differing(key_conditions(other), key_conditions(ALIKE))
     assert (mirrored.first, mirrored.second) == (found.second, found.first)
 
 
@@ -134,7 +134,7 @@ def test_a_difference_that_matters_is_told(other, what, host_only):
     ],
 )
 def test_what_does_not_matter_or_is_not_known_is_no_difference(other):
-    assert differing(figures(ALIKE), figures(other)) == ()
+    assert differing(key_conditions(ALIKE), key_conditions(other)) == ()
 
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "conditions"
@@ -151,6 +151,6 @@ def measured(name: str) -> Conditions:
     [("quiet2", []), ("neighbour", ["throttled", "other processes"]), ("taskset", ["usable cores"])],
 )
 def test_measured_runs_differ_in_what_was_done_to_them_and_in_nothing_else(name, expected):
-    found = [one.what for one in differing(figures(measured("quiet1")), figures(measured(name)))]
+    found = [one.what for one in differing(key_conditions(measured("quiet1")), key_conditions(measured(name)))]
     assert len(found) == len(expected)
     assert all(word in what for word, what in zip(expected, found, strict=True))

@@ -27,49 +27,45 @@ V2 = {
     "proc/self/cgroup": "0::/jobs/one/step\n",
     "sys/fs/cgroup/jobs/one/step/cpu.max": "max 100000\n",
     "sys/fs/cgroup/jobs/one/cpu.max": "150000 100000\n",
-    "sys/fs/cgroup/jobs/one/cpu.stat": "usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n",
     "sys/fs/cgroup/jobs/cpu.max": "800000 100000\n",
 }
 V1 = {
     "proc/self/cgroup": "5:memory:/jobs\n2:cpu,cpuacct:/jobs\n0::/\n",
     "sys/fs/cgroup/cpu/jobs/cpu.cfs_quota_us": "50000\n",
     "sys/fs/cgroup/cpu/jobs/cpu.cfs_period_us": "100000\n",
-    "sys/fs/cgroup/cpu/jobs/cpu.stat": "nr_throttled 1\nthrottled_time 1500000000\n",
 }
 CONTAINER = {"proc/self/cgroup": "0::/../host/only\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}
 NO_QUOTA = {
     "proc/self/cgroup": "1:cpu:/\n",
     "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
     "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-    "sys/fs/cgroup/cpu/cpu.stat": "throttled_time 0\n",
 }
 
 
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        (V2, (1.5, 2.5)),
-        (V1, (0.5, 1.5)),
-        (CONTAINER, (2.0, None)),
-        (NO_QUOTA, (None, None)),
-        ({}, (None, None)),
-        ({"proc/self/cgroup": "nonsense\n0::/x\n", "sys/fs/cgroup/x/cpu.max": "many few\n"}, (None, None)),
+        (V2, 1.5),
+        (V1, 0.5),
+        (CONTAINER, 2.0),
+        (NO_QUOTA, None),
+        ({}, None),
+        ({"proc/self/cgroup": "nonsense\n0::/x\n", "sys/fs/cgroup/x/cpu.max": "many few\n"}, None),
     ],
 )
 def test_the_quota_of_the_control_group(tmp_path, files, expected):
-    assert host.cgroup(made(tmp_path, files)) == expected
+    assert host.cgroup_quota(made(tmp_path, files)) == expected
 
 
 def test_pressure_and_governor(tmp_path):
     governor = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
     state = host.state(made(tmp_path, {"proc/pressure/cpu": PRESSURE, governor: "powersave\n"}))
     assert (state.cpu_pressure_percent, state.governor) == (20.8, "powersave")
-    assert state.shm_free_gib is None, "this machine has no /dev/shm"
 
 
 def test_what_a_machine_does_not_tell_is_not_known(tmp_path):
     state = host.state(tmp_path)
-    assert state == HostState(state.cores, state.load_1min, memory_available_gib=state.memory_available_gib)
+    assert state == HostState(state.cores, memory_available_gib=state.memory_available_gib)
     assert "cpu_pressure_percent" not in host.sample(tmp_path)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from labkit.course import answers
-from labkit.course.grading.grade import exercise_of
+from labkit.course.exercises import exercise_of
 from labkit.course.grading.submissions import MAGIC
 
 SCHEMA = 3  # of nbgrader's marks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from labkit.course import answers
-from labkit.course.exercises import Exercise
+from labkit.course.exercises import exercise_of
 from labkit.course.grading.confine import Limits, Unconfined
 from labkit.course.grading.judged import judge
 from labkit.course.grading.submissions import Submission
@@ -29,12 +28,6 @@ class Graded:
     points: int
     most: int
     verdict: Verdict
-
-
-def exercise_of(name: str) -> Exercise:
-    """Return an exercise by its full name, such as "broadcast.pipelined"."""
-    lab, _, function = name.partition(".")
-    return importlib.import_module(f"lessons.{lab}").check.by_name[function]
 
 
 def asked(submissions: Iterable[Submission], labs: Sequence[str] = ()) -> list[str]:

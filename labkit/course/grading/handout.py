@@ -13,10 +13,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from labkit.course import syntax
-from labkit.course.copies import NOTEBOOKS
 from labkit.course.grading.submissions import answers_in
 from labkit.course.lessons import LINK
-from labkit.repository import REPOSITORY
+from labkit.repository import NOTEBOOKS, REPOSITORY, chosen_notebooks
 
 CONFIG = '''"""nbgrader's settings for this course.
 
@@ -68,7 +67,7 @@ def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOK
     Raises HoldsAnswer, and ValueError for a name that fits no notebook or a folder with other things in it; then
     nothing is written.
     """
-    pages = chosen(names, notebooks)
+    pages = chosen_notebooks(names, notebooks)
     ready = {page.name: stripped(page) for page in pages}
     if folder.exists():
         if others := [entry.name for entry in folder.iterdir() if entry.suffix not in (".ipynb", ".md")]:
@@ -95,7 +94,7 @@ def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = N
 
     Returns the assignments. Submissions and grades that lie there stay. Raises as `hand_out`.
     """
-    ready = {page: stripped(page) for page in chosen(names, notebooks)}
+    ready = {page: stripped(page) for page in chosen_notebooks(names, notebooks)}
     assignments = [page.stem for page, notebook in ready.items() if answers_in(notebook)]
     addresses = {f"{name}.ipynb": f"../{name}/{name}.ipynb" for name in assignments}  # as students have them, too
     for page, notebook in ready.items():
@@ -107,15 +106,6 @@ def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = N
     course.mkdir(parents=True, exist_ok=True)
     (course / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
     return assignments
-
-
-def chosen(names: Sequence[str], notebooks: Path = NOTEBOOKS) -> list[Path]:
-    """Return the notebooks, all of them or those named, as "02" or "02_broadcast". ValueError for an unknown name."""
-    pages = sorted(notebooks.glob("*.ipynb"))
-    fits = {name: [page for page in pages if name in (page.stem, page.stem.partition("_")[0])] for name in names}
-    if wrong := [name for name, matching in fits.items() if not matching]:
-        raise ValueError(f"no notebook {wrong[0]!r}; there are {', '.join(page.stem for page in pages)}")
-    return sorted({page for matching in fits.values() for page in matching}) if names else pages
 
 
 FOLDER = "workbook"  # in the archive

@@ -18,9 +18,9 @@ from nbgrader.preprocessors import ClearSolutions, Execute, NbGraderPreprocessor
 from traitlets import Bool, Float, Integer
 from traitlets.config import Config
 
+from labkit.course.exercises import exercise_of
 from labkit.course.grading import confine
 from labkit.course.grading.cells import checked_by
-from labkit.course.grading.grade import exercise_of
 from labkit.course.grading.judged import judge
 from labkit.course.grading.submissions import answers_in
 from labkit.course.verdict import RIGHT, UNANSWERED, Verdict

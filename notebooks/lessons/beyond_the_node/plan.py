@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.transformer import SIZES, Course
+from labkit.theory.transformer import SIZES, TransformerPlan
 
 PLACES = ("inside", "between", "flat", "hierarchical")
 STRATEGIES = ("alone", "ddp", "fsdp", "hsdp")
@@ -89,7 +89,7 @@ class Messages(OverNodes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(OverNodes, Course):
+class Training(OverNodes, TransformerPlan):
     """What the plans of training share: the course's transformer, and a shape that suits the size.
 
     `samples` are per rank and micro-batch.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.theory.transformer import Course
+from labkit.theory.transformer import TransformerPlan
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
 STRATEGIES = ("none", *OURS, "ddp")  # none sends nothing; ddp is torch's DistributedDataParallel
@@ -34,7 +34,7 @@ _TINY_MB = 0.0003  # so small that the probe's gradients fill several buckets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replicas(Course):
+class Replicas(TransformerPlan):
     """What every plan of this lab shares: the transformer, and how its gradients are averaged.
 
     A point sets strategy, ranks, bucket_mb (MiB, like torch's option of that name; 0 for strategies without buckets)

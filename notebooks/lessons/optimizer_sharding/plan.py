@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.theory.transformer import Course
+from labkit.theory.transformer import TransformerPlan
 
 WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")
@@ -40,7 +40,7 @@ _TINY: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharding(Course):
+class Sharding(TransformerPlan):
     """What every plan of this lab shares: the course's transformer, and how its optimizer is shared out.
 
     A point sets way, optimizer, kernel and bucket_mib (of the way "sharded"; others have none: 0).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.theory.transformer import SIZES, Course
+from labkit.theory.transformer import SIZES, TransformerPlan
 from lessons.precision_memory.theory.levers import LEVERS
 
 PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast
@@ -32,7 +32,7 @@ _HIDDEN, _INNER, _LAYERS, _HEADS = SIZES["2.7b"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneGpu(Course):
+class OneGpu(TransformerPlan):
     """What every plan of this lab shares: one GPU, and the course's transformer in its largest size."""
 
     lab: ClassVar[str] = "precision_memory"

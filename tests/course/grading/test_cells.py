@@ -6,8 +6,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from labkit.course import answers
 from labkit.course.copies import NOTEBOOKS
+from labkit.course.exercises import exercise_of
 from labkit.course.grading.cells import checked_by, mark
-from labkit.course.grading.grade import exercise_of
 from labkit.course.grading.submissions import answers_in
 
 PAGES = sorted(NOTEBOOKS.glob("*.ipynb"))

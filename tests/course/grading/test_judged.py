@@ -4,11 +4,10 @@ import importlib
 
 import pytest
 
-from labkit.course.exercises import cases_of
+from labkit.course.exercises import cases_of, exercise_of
 from labkit.course.grading import confine
 from labkit.course.grading import judged as judged_module
 from labkit.course.grading.confine import NAMESPACES, Limits
-from labkit.course.grading.grade import exercise_of
 from labkit.course.grading.judged import judge, packed
 from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, RIGHT, UNANSWERED, WRONG
