@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -25,13 +26,13 @@ def card_plans() -> list[Race]:
     return [Race.full(implementations=kernels, sequences=(_SEQUENCE,), captured=0)] if Race.on_gpus() else []
 
 
-def _launched(run: Run, implementation: str, head_dim: int) -> Measured | None:
-    """Return forward and backward in ms as autograd calls them, at 16 384 positions."""
+def _launched(run: Run, implementation: str, head_dim: int, sequence: int = _SEQUENCE) -> Measured | None:
+    """Return forward and backward in ms as autograd calls them."""
     rows = run.rows
     wanted: dict[str, Any] = {
         "implementation": implementation,
         "head_dim": head_dim,
-        "sequence": _SEQUENCE,
+        "sequence": sequence,
         "precision": "bfloat16",
     }
     wanted |= {"clock": "launched", "phase": "both", "status": "ok"}
@@ -39,7 +40,7 @@ def _launched(run: Run, implementation: str, head_dim: int) -> Measured | None:
     if rows.empty:
         return None
     row = rows.iloc[-1]
-    setting = f"N 16 384, d {head_dim}, {int(row['heads'])} heads, causal, bfloat16"
+    setting = f"{_shape(sequence, head_dim)}, {int(row['heads'])} heads, causal, bfloat16"
     return Measured(row["ms"], row["low_ms"], row["high_ms"], int(row["repeats"]), setting)
 
 
@@ -56,11 +57,14 @@ def _tflops(implementation: str, head_dim: int) -> Callable[[Run], Measured | No
 
 
 def _over_rival(clock: str) -> Callable[[Run], Measured | None]:
-    """Return how a run gives our FlashAttention's time over that of torch's kernel, where it is the longest."""
+    """Return how a run gives our time over that of torch's kernel, where it is the longest: for Hopper, where raced."""
 
     def measured(run: Run) -> Measured | None:
         table = speed.race(run)
-        ours = table[(table["implementation"] == "flash") & (table["clock"] == clock)].dropna(subset=["versus"])
+        ours = table[table["implementation"].isin(["flash", "hopper"]) & (table["clock"] == clock)]
+        setting = ["precision", "head_dim", "sequence", "phase"]
+        ours = ours.sort_values("implementation").drop_duplicates(setting, keep="last")
+        ours = ours.dropna(subset=["versus"])
         if ours.empty:
             return None
         worst = ours.loc[ours["versus"].idxmax()]
@@ -130,16 +134,28 @@ def _goal(
     return Measure(name=name, unit=unit, plan=plan, measured=measured, comparison=comparison, goal=goal, **more)
 
 
+def _best(sequence: int, head_dim: int, kernel: str, most_ms: float) -> Measure:
+    shown = partial(_launched, implementation=kernel, head_dim=head_dim, sequence=sequence)
+    name = f"forward + backward, {_shape(sequence, head_dim)}, causal"
+    return _goal(name, "race", shown, "≤", most_ms, "ms", GPU)
+
+
+def _shape(sequence: int, head_dim: int) -> str:
+    return f"N {sequence:_}, d {head_dim}".replace("_", " ")
+
+
 def _rate(kernel: str, head_dim: int, name: str) -> Measure:
     rate = {"measured": _tflops(kernel, head_dim), "unit": "TFLOP/s", "plan": "race", "least_gpus": 1}
     return Measure(name=f"{name}, forward + backward", **rate)
 
 
-_AT, _OVER = "forward + backward, N 16 384, d 64, causal", "over SDPA-flash, where it is slowest"
+_OVER = "over SDPA-flash, where it is slowest"
+# The best that was measured of anybody on an H200: see the lesson's section on a kernel for one generation.
+_BEST_MS = ((16384, 64, "hopper", 3.75), (4096, 64, "hopper", 0.3), (16384, 128, "flash", 7.0))
 
 MEASURES = (
     *(_rate(*shown) for shown in _SHOWN),
-    _goal(_AT, "race", lambda run: _launched(run, "hopper", 64), "≤", 3.75, "ms", GPU),
+    *(_best(*row) for row in _BEST_MS),
     _goal(f"launched {_OVER}", "race", _over_rival("launched"), "≤", 1, "×", HOST),
     _goal(f"captured {_OVER}", "race", _over_rival("captured"), "≤", 1, "×", GPU),
     _goal("phases measured at N 65 536, of 6", "race", _phases_at_the_longest, "=", 6),
