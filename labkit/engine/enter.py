@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import importlib
 import io
 import itertools
@@ -93,6 +94,7 @@ def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") ->
         from labkit.worker import probes  # before the lab's code, which may change what it stands on
 
         lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
+        gc.freeze()  # what is imported stays: a collection after a point looks only at what points have left
         worker.reached("torch is imported")
         worker.join(run.plan, meeting_place(store))
         worker.barrier()

@@ -30,7 +30,6 @@ def prepare(worker: Worker) -> dict[int, Any]:
     """Make a process group for each number of ranks that the plan uses (None: all), the same on every rank."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)  # as a GPU does not lend its cores to its neighbour
-    gc.freeze()  # what is imported stays: collecting after each point is then quick
     needed = sorted({getattr(point, "ranks", worker.gpus) for point in worker.plan.points()})
     return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
 

@@ -22,7 +22,6 @@ def prepare(worker: Worker) -> SimpleNamespace:
         raise RuntimeError("this lab measures between nodes: launch(plan, nodes=2)")
     if worker.device.type == "cpu":
         torch.set_num_threads(1)  # the ranks share the cores
-    gc.freeze()  # what is imported stays, so a collection after each point looks only at what the points have left
     per_node = worker.gpus // worker.nodes
     levels = []
     for ranks_of_groups in mesh_groups(worker.nodes, per_node):

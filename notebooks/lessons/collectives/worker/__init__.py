@@ -21,7 +21,6 @@ def prepare(worker: Worker) -> dict[int, Any]:
     """Make one process group for each number of ranks that the plan uses, the same on every rank."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)  # the ranks share the cores
-    gc.freeze()  # a CUDA graph's capture collects garbage: what is imported stays
     needed = sorted({point.ranks for point in worker.plan.points()})
     return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
 
