@@ -310,7 +310,9 @@ def test_durations_read_as_words(seconds, words):
     assert duration(seconds) == words
 
 
-@pytest.mark.parametrize(("label", "host"), [("rack <7>", "rack &lt;7&gt;"), ("", platform.node())])
+@pytest.mark.parametrize(
+    ("label", "host"), [("rack <7>", "rack &lt;7&gt;"), pytest.param("", platform.node(), marks=pytest.mark.slow)]
+)
 def test_the_index_is_plain_and_names_the_machine(folder, monkeypatch, label, host):
     monkeypatch.setenv("LABKIT_NODE", label)
     _, report = run(folder, "00")

@@ -36,7 +36,7 @@ def fill(disk: Path, free: int) -> Path:
     return disk / "fill"
 
 
-@pytest.mark.parametrize("free", [0.02, 0.3, 0.6, 1.2])
+@pytest.mark.parametrize("free", [0.02, *(pytest.param(mib, marks=pytest.mark.slow) for mib in (0.3, 0.6)), 1.2])
 def test_a_run_whose_report_finds_no_room(disk, write_notebook, monkeypatch, capsys, free):
     monkeypatch.setattr(claims, "labs_with_claims", list)
     folder, report = disk.parent / "notebooks", disk / "report"

@@ -62,7 +62,7 @@ class Messages(OverNodes):
     (reduce-scatter inside, all-reduce between, all-gather inside).
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"kib": (64, 256, 512, 1024), "warm_ups": 1, "repeats": 4}
+    SMALL: ClassVar[dict[str, Any]] = {"kib": (64, 256, 1024), "warm_ups": 1, "repeats": 4}
     FEW: ClassVar[int | None] = 2
 
     link_mbit: tuple[int, ...] = (UNSHAPED,)

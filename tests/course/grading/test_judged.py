@@ -212,6 +212,7 @@ def test_what_a_broadcast_says_it_copied_is_not_believed(calls):
     assert verdict.outcome == WRONG and ("wrong_copy" if calls == "calls" else "form") in verdict.faults, verdict
 
 
+@pytest.mark.slow
 def test_a_broadcast_that_has_waited_may_change_the_source():
     code = f"{reference('broadcast.pipelined')}\n    lanes.wait()\n    source.zero_()\n"
     assert judged(code, "broadcast.pipelined").outcome == RIGHT

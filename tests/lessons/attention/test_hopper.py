@@ -145,6 +145,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.slow
 def test_compiled_for_hopper_products_run_beside_each_other_and_registers_suffice():
     """ptxas says so where it has to wait for every product, and how many bytes leave the registers."""
     environment = os.environ | {"TRITON_INTERPRET": "0"}

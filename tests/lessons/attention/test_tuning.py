@@ -11,6 +11,7 @@ from lessons.attention.worker import attended, measuring
 from lessons.attention.worker import flash as kernels
 from lessons.attention.worker.measuring import CANDIDATES, Tile
 
+pytestmark = pytest.mark.slow
 FEW = Tile(64, 64, 1, 4, described=False)  # of few programs, for the kernels that a test is not about
 
 

@@ -239,6 +239,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles_for_hopper_and_its_registers_suffice():
     """The interpreter takes Python that the compiler does not; ptxas says how many bytes leave the registers."""
     environment = os.environ | {"TRITON_INTERPRET": "0"}
