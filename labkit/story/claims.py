@@ -57,9 +57,12 @@ def cells_of(row: dict[str, Any]) -> list[str]:
 
 
 def _figure(value: float | str | None, unit: str, digits: int) -> str:
-    """Return a figure as a reader sees it: at most `digits` significant digits, and its unit; a dash for nothing."""
+    """Return a figure as a reader sees it: at most `digits` significant digits, and its unit; a dash for nothing.
+
+    A text stands as it is; the unit follows a list of figures, such as "4, 8".
+    """
     if isinstance(value, str):
-        return value
+        return f"{value} {unit}".strip() if value[-1:].isdigit() else value
     if value is None or value != value:
         return "–"
     text = units.count(value) if value == int(value) and abs(value) < 10**digits else units.number(value, digits)

@@ -76,6 +76,12 @@ def test_a_stated_claim_may_stay_open():
     assert claims_table(pd.DataFrame([PATH]), open_figures).iloc[0]["holds"] is None
 
 
+@pytest.mark.parametrize(("printed", "shown"), [("4, 8", "| 4, 8 × |"), ("no figure", "| no figure |")])
+def test_a_list_of_figures_has_its_unit_and_words_have_none(printed, shown):
+    figures = replace(GAIN, printed=lambda: printed, holds=undecided)
+    assert shown in claims_text(claims_table(pd.DataFrame([PATH]), {"path": figures})).data
+
+
 def test_what_is_not_chosen_is_folded_below():
     other = PATH | {"claim": "other", "says": "it is fast", "chosen": False}
     text = claims_text(claims_table(pd.DataFrame([PATH, other]), {"path": GAIN, "other": GAIN})).data

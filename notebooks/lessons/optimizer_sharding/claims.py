@@ -67,7 +67,7 @@ def _gains() -> Any:
 def _span(model: str) -> str:
     """Return by how many ms many kernels can make a step of the model shorter, by the ways to send."""
     gains = _gains()[model, "foreach"]
-    return f"{gains.min():.1f} to {gains.max():.1f} ({model})"
+    return f"{gains.min():.1f} to {gains.max():.1f} ms ({model})"
 
 
 def _possible(printed: float, *_: Any) -> bool | None:

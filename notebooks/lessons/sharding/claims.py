@@ -14,23 +14,21 @@ from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from labkit.theory.gpt import SIZES, flop_per_token, gpt
 from labkit.theory.kernels import collective
-from labkit.theory.traffic import Sent, through_a_link, traffic
+from labkit.theory.traffic import Sent, traffic
 from lessons.sharding.tables import reported
 
 RECORDED = "h200x2/sharding/asreported"  # our run of its configuration
 GPUS = 2
 H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 LARGE = "GPT-2 Large"
-MODELS = {name: gpt(*SIZES[name][:2]) for name in SIZES if name.startswith("GPT-2")}
+MODEL = gpt(*SIZES[LARGE][:2])
 MIB = 2**20
 STATE_BYTES = 16  # per parameter in float32: itself, its gradient and AdamW's two states
-LARGE_STATES_BYTES = STATE_BYTES * MODELS[LARGE].parameters
+LARGE_STATES_BYTES = STATE_BYTES * MODEL.parameters
 ROUNDED_GB = 0.5  # of figures printed in whole GB
 _SHARDED_BYTES = {"fsdp_full": 16, "fsdp_grad": 12}  # of them; the report's gradient-only keeps the weights whole
 
 SAME = within(1.02)
-NEAR = within(1.1)  # two models use a GPU alike, or two figures come from a profile
-STRATEGIES, TEXT = "table of strategies", "text"  # where it says so
 
 
 def printed(table: str, column: str, by: str = "strategy") -> pd.Series:
@@ -62,7 +60,7 @@ def rate_by_seconds() -> float:
 def tflops(model: str, tokens_per_s: float) -> float:
     """Return the TFLOP/s of a model that trains at a rate in tokens per second."""
     layers, hidden, _ = SIZES[model]
-    per_token = flop_per_token(MODELS[model].parameters, layers, hidden, int(stated("sequence")))
+    per_token = flop_per_token(gpt(layers, hidden).parameters, layers, hidden, int(stated("sequence")))
     return tokens_per_s * per_token / 1e12
 
 
@@ -87,11 +85,6 @@ def saving_bounds(strategy: str) -> tuple[float, float, float]:
     return whole / sharded, least, (whole + ROUNDED_GB) / (sharded - ROUNDED_GB)
 
 
-def recorded() -> pd.DataFrame:
-    """Return our recorded run of the report's configuration on 2 × H200, by strategy: see `reported`."""
-    return reported(replay(RECORDED)).set_index("strategy")
-
-
 def nccl_rows() -> pd.DataFrame:
     """Return the rows of NCCL's kernels in the report's list of operators, with their collective and strategy."""
     rows = published("gpt2_operators")
@@ -107,10 +100,7 @@ def own_collectives() -> pd.DataFrame:
 
 def by_formula(strategy: str) -> Sent:
     """Return what a strategy's own collective sends in a step of one micro-batch."""
-    return traffic(MODELS[LARGE], strategy, GPUS)[0]
-
-
-_STATES = ("optimizer states", "optimizer states in another place")
+    return traffic(MODEL, strategy, GPUS)[0]
 
 
 def _states_mib() -> float:
@@ -123,11 +113,6 @@ def _at_batch(sequences: float) -> float:
     return start + per_sequence * sequences
 
 
-def _per_sequence() -> float:
-    peak_mib = recorded().loc["single", "peak_mib"]
-    return (peak_mib - _states_mib()) / stated("micro-batch")
-
-
 def _room() -> float:
     """Return how many times as many sequences fit 80 GB with one half of GPT-2 Large's states as with all of them."""
     before, after = (80e9 - share * LARGE_STATES_BYTES for share in (1, kept_share("fsdp_full", GPUS)))
@@ -135,7 +120,8 @@ def _room() -> float:
 
 
 def _gradient_only() -> float:
-    peak_mib = recorded()["peak_mib"]
+    """Return DDP's peak over gradient-only's in our recorded run of the report's configuration on 2 × H200."""
+    peak_mib = reported(replay(RECORDED)).set_index("strategy")["peak_mib"]
     return peak_mib["ddp"] / peak_mib["fsdp_grad"]
 
 
@@ -144,10 +130,6 @@ def _parts() -> tuple[list[float], list[float]]:
     rows = published("gpt2_rank_memory").pivot_table(index="strategy", columns="part", values="gigabytes")
     rows = rows.loc[["fsdp_full", "fsdp_grad"]]
     return rows["total"].tolist(), rows.drop(columns="total").sum(axis=1).tolist()
-
-
-def _adamw_gb() -> float:
-    return 8 * MODELS[LARGE].parameters / 1e9
 
 
 def _projected() -> tuple[pd.Series, pd.Series]:
@@ -171,21 +153,11 @@ def _kernel_ms() -> pd.Series:
     return _breakdown()[["compute_ms", "non_compute_ms"]].sum(axis=1)
 
 
-def _step_ms() -> float:
-    return 1e3 * printed("strategies", "train_seconds_20_steps")["ddp"] / stated("timed steps")
-
-
 def _exposed() -> tuple[pd.Series, pd.Series]:
     """Return the printed exposed ms, and the NCCL kernels' own less their overlapped share."""
     rows = _breakdown().dropna(subset="exposed_ms")
     kernels = nccl_rows().groupby("strategy")["microseconds"].sum() / 1e3
     return rows["exposed_ms"], (kernels * (1 - rows["overlap_percent"] / 100))[rows.index]
-
-
-def _grown() -> tuple[pd.Series, pd.Series]:
-    """Return the printed exposed ms, and by how much each window is longer than the baseline's."""
-    rows = _breakdown()
-    return rows["exposed_ms"].drop("baseline"), (rows["kernel_ms"] - rows["kernel_ms"]["baseline"]).drop("baseline")
 
 
 def _calls() -> tuple[list[int], list[int]]:
@@ -200,17 +172,6 @@ def _gathered_by_gradient_only() -> str:
     return "parameters" if calls == by_formula("fsdp_grad").calls else "unknown"
 
 
-def _scatters() -> int:
-    rows = nccl_rows()
-    return int(rows[rows["collective"] == "reduce_scatter"]["calls"].sum())
-
-
-def _times_of_gathers() -> float:
-    times = own_collectives()["microseconds"]
-    return round(times["fsdp_grad"] / times["fsdp_full"], 2)
-
-
-_ALIKE = within(1.04)  # speed-ups on other GPUs that count as eq
 _NAMES = {"ddp": "DDP", "fsdp_full": "full", "fsdp_grad": "gradient-only"}
 
 
@@ -221,48 +182,8 @@ def _in_float32() -> bool:
     return all("f32" in name for name in names)
 
 
-def _models_at_the_rate() -> str:
-    by_seconds = tflops(LARGE, rate_by_seconds())
-    return joined(name for name in MODELS if NEAR(tflops(name, printed_rate()), by_seconds)) or "none"
-
-
 def _ranked_names(ranked: pd.Series) -> str:
     return joined(_NAMES[strategy] for strategy in ranked.index)
-
-
-def _seconds() -> pd.Series:
-    """Return the printed seconds of 20 steps on two GPUs, the fastest strategy first."""
-    return printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()
-
-
-def _slower(slowest: float, fastest: float) -> float:
-    return 100 * (slowest / fastest - 1)
-
-
-def _differences_hold(*_figures: Any) -> bool:
-    """Return whether rounding to 0.1 s allows our difference, and our steps differ beyond noise in the same order."""
-    seconds, rounded = _seconds(), 0.05
-    least, most = (_slower(seconds.iloc[-1] + sign * rounded, seconds.iloc[0] - sign * rounded) for sign in (-1.0, 1.0))
-    steps = recorded().loc[seconds.index, ["step_ms", "spread_step_ms"]]
-    later, earlier = (steps.shift(count).iloc[1:] for count in (0, 1))
-    apart = (later["step_ms"] - earlier["step_ms"]) > later["spread_step_ms"] + earlier["spread_step_ms"]
-    return bool(least <= _slower(steps["step_ms"].iloc[-1], steps["step_ms"].iloc[0]) <= most and apart.all())
-
-
-def _recorded_difference() -> float:
-    steps = recorded().loc[_seconds().index, "step_ms"]
-    return _slower(steps.iloc[-1], steps.iloc[0])
-
-
-def _lost() -> tuple[pd.Series, pd.Series]:
-    """Return the printed loss of efficiency, and that by one GPU's seconds over twice those of two, in percent."""
-    lost, seconds = printed("breakdown", "loss_percent").dropna(), printed("strategies", "train_seconds_20_steps")
-    return lost, 100 * (1 - seconds["baseline"] / (GPUS * seconds[lost.index]))
-
-
-def _on_two(column: str) -> list[float]:
-    """Return a column of our run of the report's configuration: DDP's, full sharding's, gradient-only's."""
-    return recorded().loc[["ddp", "fsdp_full", "fsdp_grad"], column].tolist()
 
 
 def _projected_speedups(least: bool) -> Any:
@@ -282,24 +203,13 @@ FIGURES = {
     ),
     "larger_batch": Figures(lambda: stated("larger batch by sharding"), _room, le),
     "memory_at_64": Figures(lambda: stated("memory of 64 sequences"), lambda: _at_batch(64) * MIB / 1e9, within(1.1)),
-    "parameters": Figures(
-        lambda: printed("memory", "megabytes", "item")["parameters"], lambda: 4 * MODELS[LARGE].parameters / MIB, SAME
-    ),
-    "parameter_count": Figures(lambda: stated("parameters"), lambda: MODELS[LARGE].parameters, eq),
-    "states_by_batch": Figures(lambda: round(_at_batch(0)), _states_mib, lambda start, states: start >= states / 1.02),
-    "memory_per_sequence": Figures(lambda: round(memory_line()[0]), _per_sequence, SAME),
-    "one_sequence": Figures(lambda: float(printed("batch_size", "memory_mb", "batch")[1]), lambda: _at_batch(1), SAME),
+    "parameter_count": Figures(lambda: stated("parameters"), lambda: MODEL.parameters, eq),
     "gradient_only_saving": Figures(
         lambda: saving_bounds("fsdp_grad")[0],
         _gradient_only,
         lambda _, measured: bool(saving_bounds("fsdp_grad")[1] <= measured <= saving_bounds("fsdp_grad")[2]),
     ),
     "parts": Figures(lambda: joined(_parts()[0]), lambda: joined(_parts()[1]), eq),
-    "optimizer_states": Figures(
-        lambda: joined(map(stated, _STATES)),
-        _adamw_gb,
-        lambda *_: all(abs(stated(place) - _adamw_gb()) <= ROUNDED_GB for place in _STATES),
-    ),
     "activations": Figures(lambda: stated("most activations"), lambda: memory_line()[0] * stated("micro-batch"), SAME),
     "projected_memory": Figures(lambda: joined(_projected()[0]), lambda: joined(_projected()[1]), _projection_holds),
     # Of the profile.
@@ -318,24 +228,7 @@ FIGURES = {
         lambda: _kernel_ms()["ddp"],
         lambda *_: bool(((_kernel_ms() - _breakdown()["kernel_ms"]).abs() <= 0.15).all()),
     ),
-    "window_is_a_step": Figures(lambda: _breakdown()["kernel_ms"]["ddp"], _step_ms, within(1.25)),
-    "cost_of_communication": Figures(
-        lambda: joined(_grown()[0]),
-        lambda: joined(_grown()[1].round(0).astype(int)),
-        lambda *_: bool(((_grown()[1] / _grown()[0] - 1).abs() <= 0.1).all()),
-    ),
     "collectives_called": Figures(lambda: joined(_calls()[0]), lambda: joined(_calls()[1]), eq),
-    "reduce_scatters": Figures(_scatters, lambda: traffic(MODELS[LARGE], "fsdp_full", GPUS)[1].calls, ge),
-    "time_of_gathers": Figures(
-        _times_of_gathers,
-        lambda: by_formula("fsdp_grad").bytes / by_formula("fsdp_full").bytes,
-        lambda slower, _: True if slower <= 1 else None,
-    ),
-    "sent_by_ddp": Figures(
-        lambda: stated("sent by ddp per step"),
-        lambda: through_a_link(traffic(MODELS[LARGE], "ddp", GPUS), GPUS) / MIB,
-        SAME,
-    ),
     # Of speed.
     "rate_in_float32": Figures(
         lambda: round(tflops(LARGE, printed_rate())),
@@ -344,24 +237,14 @@ FIGURES = {
     ),
     "ranking": Figures(
         lambda: _ranked_names(printed("breakdown", "compute_percent").drop("baseline").sort_values(ascending=False)),
-        lambda: _ranked_names(_seconds()),
+        lambda: _ranked_names(printed("strategies", "train_seconds_20_steps").drop("baseline").sort_values()),
         eq,
     ),
     "rate": Figures(printed_rate, rate_by_seconds, SAME),
-    "measured_rate": Figures(printed_rate, lambda: recorded().loc["single", "tokens_per_s"], NEAR),
-    "model_of_the_rate": Figures(lambda: LARGE, _models_at_the_rate, lambda model, models: model in models.split(", ")),
     "precision": Figures(
         lambda: printed("statements", "value", "statement")["precision"],
         lambda: "float32" if _in_float32() else "mixed",
         lambda _, precision: precision != "float32",
-    ),
-    "differences": Figures(
-        lambda: round(_slower(_seconds().iloc[-1], _seconds().iloc[0]), 2), _recorded_difference, _differences_hold
-    ),
-    "efficiency_lost": Figures(
-        lambda: f"{joined(_lost()[0])} %",
-        lambda: f"{joined(_lost()[1].round(1))} %",
-        lambda *_: bool(((_lost()[0] / _lost()[1] - 1).abs() <= 0.1).all()),
     ),
     "fewer_all_reduces": Figures(
         lambda: stated("fewer all-reduces by accumulation"),
@@ -372,11 +255,6 @@ FIGURES = {
         lambda: _projected_speedups(least=False),
         lambda: _projected_speedups(least=True),
         lambda speedups, least: min(float(speedup) for speedup in speedups.split(", ")) >= 0.98 * least,
-    ),
-    "speedups": Figures(
-        lambda: joined(_on_two("printed_speedup")),
-        lambda: joined(_on_two("speedup")),
-        lambda *_: all(map(_ALIKE, _on_two("printed_speedup"), _on_two("speedup"))),
     ),
     "links": Figures(
         lambda: joined([stated("PCIe"), stated("NVLink")]),
