@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from labkit import node
-from labkit.cluster.follow import RemoteWatch
-from labkit.cluster.interface import addresses, chosen
+from labkit.cluster.connectivity import choose_interface, ipv4_addresses
+from labkit.cluster.watch import RemoteWatch
 from labkit.engine.bars import Bars
 from labkit.engine.errors import ClusterError
 from labkit.engine.interrupts import Interrupts
@@ -55,7 +55,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
 def lines_to_paste(run: Run, launch: int, first_point: int, settings: Settings) -> list[str]:
     """Return the command of each machine. Raises ClusterError where the interface has no address."""
     try:
-        interface, address = chosen(settings.interface or _first_interface())
+        interface, address = choose_interface(settings.interface or _first_interface())
     except ValueError as error:
         raise ClusterError(f"this machine: {error}") from None
     with socket.socket() as free:
@@ -84,7 +84,7 @@ def lines_to_paste(run: Run, launch: int, first_point: int, settings: Settings) 
 
 def _first_interface() -> str:
     """Return the first interface that leads anywhere but to this machine."""
-    return next((name for name in addresses() if name != "lo"), "lo")
+    return next((name for name in ipv4_addresses() if name != "lo"), "lo")
 
 
 class HandSession:

@@ -9,9 +9,9 @@ from typing import Any
 
 from labkit.cluster import slurm
 from labkit.cluster.by_hand import launch_by_hand, measured_clocks
-from labkit.cluster.follow import NodesWatch
-from labkit.cluster.lending import lent_nodes
 from labkit.cluster.session import NodesSession
+from labkit.cluster.session_cache import nodes_session
+from labkit.cluster.watch import NodesWatch
 from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
@@ -46,8 +46,8 @@ def launch_on_nodes(
     bars = Bars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
-            lent = lent_nodes(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
-            session = _entered(lent, stack, interrupts, bars)
+            waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
+            session = _entered(waiting_session, stack, interrupts, bars)
             _require_gpus(plan, session)
             for sentence in differences(session.nodes, session.hosts):
                 notice(sentence, stacklevel=3)
@@ -62,10 +62,10 @@ def launch_on_nodes(
     return run
 
 
-def _entered(lent: Any, stack: ExitStack, interrupts: Interrupts, bars: Bars) -> NodesSession:
+def _entered(waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: Bars) -> NodesSession:
     """Wait for the nodes; an interrupt meanwhile gives back what was asked for."""
     try:
-        return stack.enter_context(lent)
+        return stack.enter_context(waiting_session)
     except KeyboardInterrupt:
         with interrupts.later():
             stack.close()
@@ -85,20 +85,20 @@ def _require_gpus(plan: Plan, session: NodesSession) -> None:
 
 def differences(nodes: tuple[Node, ...], hosts: tuple[str, ...]) -> list[str]:
     """Return in which respects the nodes differ: a run is as fast as its slowest node."""
-    looks = {
+    description_of = {
         "GPUs": lambda node: node.label if node.gpus else "none",
         "drivers": lambda node: node.driver or "none",
         "power caps": lambda node: ", ".join(sorted({f"{gpu.power_limit_w} W" for gpu in node.gpus})) or "none",
         "CPUs": lambda node: node.cpu_name,
         "usable cores": lambda node: str(node.cores),
     }
-    found = []
-    for what, look in looks.items():
-        values = [look(node) for node in nodes]
+    sentences = []
+    for respect, describe in description_of.items():
+        values = [describe(node) for node in nodes]
         if len(set(values)) > 1:
             each = "; ".join(f"{host}: {value}" for host, value in zip(hosts, values, strict=True))
-            found.append(f"the nodes of this run have different {what} ({each})")
-    return found
+            sentences.append(f"the nodes of this run have different {respect} ({each})")
+    return sentences
 
 
 class NodesLaunches(Launches):
@@ -118,8 +118,8 @@ class NodesReceipt(Receipt):
     def __init__(self, run: Run, session: NodesSession):
         self.run, self.session = run, session
 
-    def left(self) -> int:
-        return super().left() + self.session.left(self.run)
+    def processes_left(self) -> int:
+        return super().processes_left() + self.session.processes_left(self.run)
 
     def more(self) -> dict[str, Any]:
         """Return the job, and by how much each node's clock was ahead of node 0's."""

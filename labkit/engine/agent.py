@@ -68,7 +68,7 @@ class RequestHandler:
             if process.pid in pids:
                 send_signal(process, signal.SIGUSR1)
 
-    def look(self, request: dict[str, Any]) -> None:
+    def probe(self, request: dict[str, Any]) -> None:
         """Only a node among several is asked what it sees of the others."""
 
     def is_new(self, request: dict[str, Any]) -> bool:
@@ -152,8 +152,8 @@ def obey(request: dict[str, Any], handler: RequestHandler) -> None:
         handler.stop(request["stop"], request["launch"])
     elif "stacks" in request:
         handler.dump_stacks(request["stacks"], request["pids"])
-    elif "look" in request:
-        handler.look(request)
+    elif "probe" in request:
+        handler.probe(request)
     else:
         # A run whose folder was renamed may have had this name, and been stopped under it.
         STOPPED.discard((request["folder"], request["launch"]))

@@ -34,12 +34,12 @@ class Receipt:
         return {
             "measured": self.run.tally(),
             "processes_started": sum(map(self.started, range(self.run.plan.gpus))),
-            "processes_left": self.left(),
+            "processes_left": self.processes_left(),
             **more,
             **launched_for(),
         }
 
-    def left(self) -> int:
+    def processes_left(self) -> int:
         """Return how many processes of the run live."""
         return len(members(self.run))
 

@@ -13,7 +13,7 @@ LOOK_SECONDS = 5.0
 FIRST_SECONDS = 120.0  # for the first station to come
 
 
-def steps(job: str) -> int:
+def count_steps(job: str) -> int:
     """Return how many steps the job has besides its own script; 1 where Slurm does not answer."""
     shown = subprocess.run(
         ["squeue", "--noheader", "--steps", f"--jobs={job}", "-o", "%i"], capture_output=True, text=True
@@ -24,14 +24,14 @@ def steps(job: str) -> int:
     return sum(number.isdecimal() for number in numbers)
 
 
-def hold(job: str, keep_seconds: float) -> None:
+def keep_nodes(job: str, keep_seconds: float) -> None:
     """Return when there has been no station for so many seconds."""
     patience, last = max(keep_seconds, FIRST_SECONDS), time.monotonic()
     while time.monotonic() < last + patience:
         time.sleep(LOOK_SECONDS)
-        if steps(job):
+        if count_steps(job):
             patience, last = max(keep_seconds, LOOK_SECONDS), time.monotonic()
 
 
 if __name__ == "__main__":
-    hold(os.environ["SLURM_JOB_ID"], float(sys.argv[1]))
+    keep_nodes(os.environ["SLURM_JOB_ID"], float(sys.argv[1]))

@@ -25,50 +25,54 @@ class Ended(Exception):
     """SIGTERM has come."""
 
 
-def node(index: int, addresses: list[str], command: list[str]) -> subprocess.Popen:
+def start_node(index: int, addresses: list[str], command: list[str]) -> subprocess.Popen:
     """Start the command in a network namespace of its own, where it waits for the link."""
-    told = {"SLURM_PROCID": str(index), "SLURMD_NODENAME": f"namespace{index}"}
-    facing = {"SLURM_LAUNCH_NODE_IPADDR": addresses[1 - index]}
+    task = {"SLURM_PROCID": str(index), "SLURMD_NODENAME": f"namespace{index}"}
+    launcher = {"SLURM_LAUNCH_NODE_IPADDR": addresses[1 - index]}
     waiting = ["unshare", "--net", "--", "bash", "-c", NODE, "node"]
-    return subprocess.Popen([*waiting, *command], env=os.environ | told | facing, stdin=subprocess.PIPE)
+    return subprocess.Popen([*waiting, *command], env=os.environ | task | launcher, stdin=subprocess.PIPE)
 
 
 def connect(nodes: list[subprocess.Popen], addresses: list[str], interface: str) -> None:
     """Put a link between the namespaces of the nodes, once each has its own, and wait until both ends are up."""
-    own = os.readlink("/proc/self/ns/net")
-    wait_for(lambda: all(os.readlink(f"/proc/{each.pid}/ns/net") != own for each in nodes), "no namespace was made")
-    ends = [["netns", str(each.pid)] for each in nodes]
+    own_namespace = os.readlink("/proc/self/ns/net")
+    wait_until(
+        lambda: all(os.readlink(f"/proc/{node.pid}/ns/net") != own_namespace for node in nodes), "no namespace was made"
+    )
+    ends = [["netns", str(node.pid)] for node in nodes]
     link = ["ip", "link", "add", interface, *ends[0], "type", "veth", "peer", "name", interface, *ends[1]]
     subprocess.run(link, check=True)
-    for each, address in zip(nodes, addresses, strict=True):
-        inside(each, "link", "set", "lo", "up")
-        inside(each, "address", "add", f"{address}/30", "dev", interface)
-        inside(each, "link", "set", interface, "up")
-    wait_for(lambda: all("state UP" in inside(each, "link", "show", "dev", interface) for each in nodes), "it is down")
-    hand_on(nodes, b"\n")
+    for node, address in zip(nodes, addresses, strict=True):
+        run_ip(node, "link", "set", "lo", "up")
+        run_ip(node, "address", "add", f"{address}/30", "dev", interface)
+        run_ip(node, "link", "set", interface, "up")
+    wait_until(
+        lambda: all("state UP" in run_ip(node, "link", "show", "dev", interface) for node in nodes), "it is down"
+    )
+    forward_stdin(nodes, b"\n")
 
 
-def inside(node: subprocess.Popen, *command: str) -> str:
+def run_ip(node: subprocess.Popen, *command: str) -> str:
     """Run `ip` in the namespace of a node, and return what it printed."""
     enter = ["nsenter", f"--net=/proc/{node.pid}/ns/net", "ip", *command]
     return subprocess.run(enter, check=True, capture_output=True, text=True).stdout
 
 
-def wait_for(found: Callable[[], bool], otherwise: str) -> None:
+def wait_until(is_so: Callable[[], bool], otherwise: str) -> None:
     """Wait until something is so. Raises OSError where that takes too long."""
     deadline = time.monotonic() + NAMESPACE_SECONDS
-    while not found():
+    while not is_so():
         if time.monotonic() > deadline:
             raise OSError(otherwise)
         time.sleep(LOOK_SECONDS)
 
 
-def hand_on(nodes: list[subprocess.Popen], said: bytes) -> None:
+def forward_stdin(nodes: list[subprocess.Popen], chunk: bytes) -> None:
     """Write to the stdin of every node; one that has ended is noticed by whoever waits for it."""
-    for each in nodes:
+    for node in nodes:
         with contextlib.suppress(BrokenPipeError):
-            stdin_of(each).write(said)
-            stdin_of(each).flush()
+            stdin_of(node).write(chunk)
+            stdin_of(node).flush()
 
 
 def stdin_of(node: subprocess.Popen) -> IO[bytes]:
@@ -78,7 +82,7 @@ def stdin_of(node: subprocess.Popen) -> IO[bytes]:
 
 def serve(nodes: list[subprocess.Popen]) -> int:
     """Hand stdin on until it closes or a node ends; return 1 where one has ended badly, and say which."""
-    ends = {os.pidfd_open(each.pid): index for index, each in enumerate(nodes)}
+    ends = {os.pidfd_open(node.pid): index for index, node in enumerate(nodes)}
     while True:
         readable, _, _ = select.select([0, *ends], [], [])
         for index in [ends[descriptor] for descriptor in readable if descriptor in ends]:
@@ -87,23 +91,23 @@ def serve(nodes: list[subprocess.Popen]) -> int:
             if status:  # as srun says it
                 print(f"srun: error: namespace{index}: task {index}: {how}", file=sys.stderr, flush=True)
             return int(bool(status))
-        if not (said := os.read(0, 2**16)):
+        if not (chunk := os.read(0, 2**16)):
             return 0
-        hand_on(nodes, said)
+        forward_stdin(nodes, chunk)
 
 
-def end(nodes: list[subprocess.Popen]) -> None:
+def end_nodes(nodes: list[subprocess.Popen]) -> None:
     """Close every node's stdin, wait for its end, and kill what stays."""
     deadline = time.monotonic() + WAIT_SECONDS
-    for each in nodes:
+    for node in nodes:
         with contextlib.suppress(BrokenPipeError):
-            stdin_of(each).close()
-    for each in nodes:
+            stdin_of(node).close()
+    for node in nodes:
         try:
-            each.wait(timeout=max(0.0, deadline - time.monotonic()))
+            node.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            each.kill()
-            each.wait()
+            node.kill()
+            node.wait()
 
 
 def main(interface: str, addresses: list[str], command: list[str]) -> int:
@@ -115,7 +119,7 @@ def main(interface: str, addresses: list[str], command: list[str]) -> int:
     nodes: list[subprocess.Popen] = []
     signal.signal(signal.SIGTERM, end_soon)
     try:
-        nodes += [node(index, addresses, command) for index in range(2)]
+        nodes += [start_node(index, addresses, command) for index in range(2)]
         connect(nodes, addresses, interface)
         return serve(nodes)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -125,7 +129,7 @@ def main(interface: str, addresses: list[str], command: list[str]) -> int:
         return 0
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        end(nodes)
+        end_nodes(nodes)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from labkit.cluster import hold, slurm
+from labkit.cluster import job_script, slurm
 from labkit.engine.errors import ClusterError
 from labkit.engine.workplace import Settings
 
@@ -63,7 +63,7 @@ class Allocation:
         ]
 
 
-def of_the_kernel(nodes: int) -> Allocation | None:
+def own_allocation(nodes: int) -> Allocation | None:
     """Return the allocation that the kernel runs in. Raises ClusterError where it has too few nodes."""
     number = os.environ.get("SLURM_JOB_ID", "")
     if not number or os.environ.get("LABKIT_CLUSTER") == "submit":
@@ -77,7 +77,7 @@ def of_the_kernel(nodes: int) -> Allocation | None:
     return Allocation(number, has)
 
 
-def submit(nodes: int, settings: Settings, folder: Path) -> Allocation:
+def submit_job(nodes: int, settings: Settings, folder: Path) -> Allocation:
     """Submit a job for so many nodes through submitit; its files go to `folder`, which all nodes see.
 
     Raises ClusterError where submitit is missing, or Slurm refuses the job.
@@ -87,20 +87,20 @@ def submit(nodes: int, settings: Settings, folder: Path) -> Allocation:
         from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
     except ImportError:
         raise ClusterError(f"a job is submitted through the package submitit, which is missing: {INSTALL}") from None
-    command = [settings.python or sys.executable, "-P", str(Path(hold.__file__)), str(60 * settings.keep_minutes)]
+    command = [settings.python or sys.executable, "-P", str(Path(job_script.__file__)), str(60 * settings.keep_minutes)]
     with _without_own_job(), contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it then raises
         try:
             executor = SlurmExecutor(folder=folder, max_num_timeout=0, python=settings.python or None)
-            executor.update_parameters(**_parameters(nodes, settings))
+            executor.update_parameters(**_submitit_parameters(nodes, settings))
             job = executor.submit(CommandFunction(command, verbose=False))
         except (FailedJobError, FailedSubmissionError) as error:
-            raise ClusterError(_refused(str(error))) from None
+            raise ClusterError(_refusal(str(error))) from None
         except (OSError, RuntimeError, ValueError) as error:
             raise ClusterError(f"the job cannot be submitted: {error}") from None
     return Allocation(str(job.job_id), nodes, submitted=True)
 
 
-def _parameters(nodes: int, settings: Settings) -> dict[str, Any]:
+def _submitit_parameters(nodes: int, settings: Settings) -> dict[str, Any]:
     """Return what submitit calls the settings; it leaves out what is None."""
     return {
         "job_name": "labkit",
@@ -117,11 +117,11 @@ def _parameters(nodes: int, settings: Settings) -> dict[str, Any]:
         "use_srun": False,  # the job's own process is needed once, on its first node
         "stderr_to_stdout": True,
         # A job that Slurm started again would find no kernel. submitit's own signal would end the job before its time.
-        "additional_parameters": {"no-requeue": True, "signal": "CONT@1", **dict(map(_option, settings.sbatch))},
+        "additional_parameters": {"no-requeue": True, "signal": "CONT@1", **dict(map(_sbatch_option, settings.sbatch))},
     }
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _sbatch_option(text: str) -> tuple[str, Any]:
     """Return the name and value of an option such as "--qos=long"; True for one without a value."""
     name, equals, value = text.removeprefix("--").partition("=")
     if not text.startswith("--") or not name or " " in name:
@@ -129,24 +129,24 @@ def _option(text: str) -> tuple[str, Any]:
     return name, value if equals else True
 
 
-def _refused(said: str) -> str:
+def _refusal(output: str) -> str:
     """Return why Slurm refused a job, and what would be right."""
-    lines = re.findall(r"error: (.*)", said) or [line for line in said.splitlines() if line.strip()][-1:]
+    lines = re.findall(r"error: (.*)", output) or [line for line in output.splitlines() if line.strip()][-1:]
     why = "; ".join(dict.fromkeys(line.removeprefix("Batch job submission failed: ") for line in lines))
-    known = f"; the partitions are {', '.join(slurm.partitions())}" if "partition" in why.lower() else ""
-    return f"Slurm refused the job: {why or 'it did not say why'}{known}"
+    partitions = f"; the partitions are {', '.join(slurm.partitions())}" if "partition" in why.lower() else ""
+    return f"Slurm refused the job: {why or 'it did not say why'}{partitions}"
 
 
 @contextlib.contextmanager
 def _without_own_job() -> Iterator[None]:
     """Hide the job that the kernel itself runs in: sbatch reads its variables as options."""
-    own = {name: value for name, value in os.environ.items() if name not in slurm.clean_environment()}
-    for name in own:
+    job_variables = {name: value for name, value in os.environ.items() if name not in slurm.clean_environment()}
+    for name in job_variables:
         del os.environ[name]
     try:
         yield
     finally:
-        os.environ.update(own)
+        os.environ.update(job_variables)
 
 
 def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s: float) -> slurm.Job:

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from labkit.cluster import job, namespaces
+from labkit.cluster import namespaces
+from labkit.cluster.allocation import Allocation, own_allocation, submit_job, wait_for_nodes
 from labkit.cluster.session import NodesSession
 from labkit.engine.folder import runs_folder
 from labkit.engine.workplace import Settings
 
 
-class _Kept:
+class _Cache:
     """The session that this process keeps between two launches."""
 
     lock = threading.RLock()
@@ -22,7 +23,7 @@ class _Kept:
 
 
 @contextmanager
-def lent_nodes(
+def nodes_session(
     module: str, count: int, settings: Settings, tell: Callable[[str], None], limit_s: float, kind: str = "slurm"
 ) -> Iterator[NodesSession]:
     """Lend stations on so many nodes, which know `module`, for one run; `tell` what is waited for.
@@ -31,10 +32,10 @@ def lent_nodes(
     is kept where it still fits. `kind` is "slurm", or "namespaces" of this machine. Raises
     ClusterError where no nodes are to be had.
     """
-    with _Kept.lock:
-        session = _Kept.session
+    with _Cache.lock:
+        session = _Cache.session
         if session is None or session.allocation.kind != kind or not session.fits(module, count, settings):
-            session = _replaced(session, module, count, settings, tell, limit_s, kind)
+            session = _renewed(session, module, count, settings, tell, limit_s, kind)
         session.launches += 1
     try:
         yield session
@@ -43,7 +44,7 @@ def lent_nodes(
         _keep_or_leave(session)
 
 
-def _replaced(
+def _renewed(
     last: NodesSession | None,
     module: str,
     count: int,
@@ -52,7 +53,7 @@ def _replaced(
     limit_s: float,
     kind: str,
 ) -> NodesSession:
-    _Kept.session, allocation = None, None
+    _Cache.session, allocation = None, None
     if last is not None:
         last.leave()
         same = (last.count, last.settings, last.allocation.kind) == (
@@ -64,32 +65,32 @@ def _replaced(
             allocation = last.allocation
         else:
             last.allocation.release()
-    allocation = allocation or _allocated(count, settings, kind)
+    allocation = allocation or _allocation_of(count, settings, kind)
     session = None
     try:
-        restarts = job.wait_for_nodes(allocation, tell, limit_s).restarts
+        restarts = wait_for_nodes(allocation, tell, limit_s).restarts
         tell(f"job {allocation.number} runs; Python starts on {count} node(s)")
         modules = tuple(dict.fromkeys((*(last.modules if last else ()), module)))
         session = NodesSession(modules, allocation, count, settings, restarts)
-        session.wait_for_hellos()
+        session.wait_for_stations()
     except BaseException:
         if session is not None:
             session.leave()
         allocation.release()
         raise
-    _Kept.session = session
+    _Cache.session = session
     return session
 
 
-def _allocated(count: int, settings: Settings, kind: str) -> job.Allocation:
+def _allocation_of(count: int, settings: Settings, kind: str) -> Allocation:
     if kind == "namespaces":
-        return namespaces.lend(count)
-    return job.of_the_kernel(count) or job.submit(count, settings, runs_folder() / ".submitted")
+        return namespaces.lend_namespaces(count)
+    return own_allocation(count) or submit_job(count, settings, runs_folder() / ".submitted")
 
 
-def kept() -> NodesSession | None:
+def cached_session() -> NodesSession | None:
     """Return the stations that this process has, if any."""
-    return _Kept.session
+    return _Cache.session
 
 
 def _keep_or_leave(session: NodesSession) -> None:
@@ -106,25 +107,25 @@ def _keep_or_leave(session: NodesSession) -> None:
 
 def _leave_if_unused(session: NodesSession, token: str) -> None:
     """Give the nodes back, unless a launch has used them since the one with this token."""
-    with _Kept.lock:
+    with _Cache.lock:
         if not session.launches and session.token == token:
             leave(session)
 
 
 def leave(session: NodesSession | None = None) -> None:
     """End the stations, and give submitted nodes back."""
-    session = session or _Kept.session
+    session = session or _Cache.session
     if session is None:
         return
     session.leave()
     session.allocation.release()
-    if _Kept.session is session:
-        _Kept.session = None
+    if _Cache.session is session:
+        _Cache.session = None
 
 
 def _forget() -> None:
     """A process forked from a kernel must not end the kernel's stations."""
-    _Kept.lock, _Kept.session = threading.RLock(), None
+    _Cache.lock, _Cache.session = threading.RLock(), None
 
 
 atexit.register(leave)

@@ -20,10 +20,10 @@ from labkit.engine.lines import Lines
 
 # What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
 APPEND_SECONDS, CLEAR_SECONDS = 0.2, 1.0
-STATION_SAYS = "labkit: error: "  # begins a line that srun brings from a station that cannot write in the folder
+STATION_ERROR = "labkit: error: "  # begins a line that srun brings from a station that cannot write in the folder
 
 
-class Desk:
+class SharedFolder:
     """The kernel's end: it makes the folder, asks, reads, and removes it, which ends every station that is left.
 
     `setup` are lines of bash for `start`, the script that starts a station on each of `count` nodes.
@@ -36,15 +36,15 @@ class Desk:
             self.folder = folder = Path(tempfile.mkdtemp(prefix=".nodes-", dir=runs_folder()))
             self.start = self.folder / "start.sh"
             self.start.write_text("".join(f"{line}\n" for line in (*setup, 'exec "$@"')))
-            for file in (requests_file(self.folder), *(told_file(self.folder, index) for index in range(count))):
+            for file in (requests_file(self.folder), *(node_file(self.folder, index) for index in range(count))):
                 file.touch(mode=0o600)
         except OSError as error:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
             raise NowhereToWrite(f"{runs_folder()} cannot be written: {error.strerror}. {MAKE_ROOM}") from None
-        self._lines = [Lines(told_file(self.folder, index), elsewhere=True) for index in range(count)]
+        self._lines = [Lines(node_file(self.folder, index), elsewhere=True) for index in range(count)]
 
-    def told(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def new_messages(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield what the stations have told since the last call, each with its node."""
         for index, lines in enumerate(self._lines):
             for line in lines.new():
@@ -65,7 +65,7 @@ class Desk:
         bounded(lambda: shutil.rmtree(self.folder, ignore_errors=True), None, CLEAR_SECONDS)
 
 
-def told_file(folder: Path, index: int) -> Path:
+def node_file(folder: Path, index: int) -> Path:
     """Return the file to which one station appends."""
     return folder / f"node{index}.jsonl"
 
