@@ -11,7 +11,8 @@ from labkit.course.source import source
 from labkit.engine.errors import RunError
 from labkit.engine.plan import Plan
 from labkit.engine.processes import members
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.launching import launch, launch_or_replay
 from labkit.node import here
 from labkit.node.limits import against_limit

@@ -15,11 +15,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from labkit.card.__main__ import add_arguments
-from labkit.engine.folder import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
+from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
-from labkit.engine.workplace import nodes_wanted
+from labkit.engine.run_folder import make_private
 from labkit.repository import NOTEBOOKS, chosen_notebooks
 
 from .keep import RECORD

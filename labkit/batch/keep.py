@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from labkit.batch.record import OK, Record
-from labkit.engine.folder import make_private
+from labkit.engine.run_folder import make_private
 
 RECORD = "record.json"
 

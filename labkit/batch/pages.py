@@ -13,7 +13,7 @@ from jinja2 import DictLoader, pass_context
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from labkit.engine.folder import replace_file
+from labkit.engine.run_folder import replace_file
 
 from .frame import COLOURS
 from .glossary import HOME, within_report

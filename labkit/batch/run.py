@@ -19,7 +19,7 @@ from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import launched_by, of_runs
-from labkit.engine.receipt import LAUNCHED_FOR
+from labkit.engine.launches import LAUNCHED_FOR
 from labkit.node import here
 
 

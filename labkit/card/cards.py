@@ -204,7 +204,7 @@ def _judged(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[
 def _notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
     """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
     differences = differing(here.conditions, reference.conditions)
-    return [each.said("this run", "the reference") for each in differences if figure.by_host or not each.host_only]
+    return [each.sentence("this run", "the reference") for each in differences if figure.by_host or not each.host_only]
 
 
 def together(measured: Iterable[Reading | Row]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _one_agent(plans: Sequence[Any]) -> Iterator[None]:
     with ExitStack() as stack:
         if plans:
             with suppress(OSError):  # each launch tries again, and tells why none starts
-                stack.enter_context(Session.lent(*dict.fromkeys(plan.worker for plan in plans)))
+                stack.enter_context(Session.borrow(*dict.fromkeys(plan.worker for plan in plans)))
         yield
 
 

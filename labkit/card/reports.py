@@ -10,8 +10,8 @@ from pathlib import Path
 from labkit.batch.keep import all_reports
 from labkit.card.cards import FILE, Card, CardError, make_card, node_facts
 from labkit.card.readings import readings
-from labkit.engine.folder import Folder
 from labkit.engine.run import Run
+from labkit.engine.run_folder import RunFolder
 
 _SLACK = timedelta(minutes=1)
 
@@ -65,7 +65,7 @@ def find_card(name: str, report: Path) -> tuple[str, Card]:
     for path in candidates:
         if path.is_file():
             return path.parent.name or path.name, Card.load(path)
-        if Folder(path).plan_file.exists():
+        if RunFolder(path).plan_file.exists():
             return path.name, card_of_run(Run(path))
         if (path / FILE).exists():
             return path.name, Card.load(path / FILE)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from labkit.cluster import job_script, slurm
 from labkit.engine.errors import ClusterError
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 
 POLL_SECONDS = 1.0
 INSTALL = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"

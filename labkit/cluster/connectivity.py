@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from labkit.engine.folder import why_not
 from labkit.engine.run import Run
+from labkit.engine.run_folder import why_unwritable
 
 DISCARD = 9  # a port: no packet is sent to it, a route is looked up
 BACKLOG = 4096  # connections that wait to be served: workers of all nodes may come within a moment
@@ -76,7 +76,7 @@ def probe(index: int, interface: str, peers: Sequence[Sequence[Any]], run: Run) 
     """
     others = [peer for peer in range(len(peers)) if peer != index]
     with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
-        folder = threads.submit(why_not, run.logs / f"probe-node{index}")
+        folder = threads.submit(why_unwritable, run.logs / f"probe-node{index}")
         answers = [*threads.map(lambda peer: _unreachable_because(*peers[peer]), others)]
         unreachable = {str(peer): why for peer, why in zip(others, answers, strict=True) if why}
         return {"unreachable": unreachable, "interface": _interface_fault(interface), "folder": folder.result()}

@@ -12,14 +12,13 @@ from labkit.cluster.by_hand import launch_by_hand, measured_clocks
 from labkit.cluster.session import NodesSession
 from labkit.cluster.session_cache import nodes_session
 from labkit.cluster.watch import NodesWatch
-from labkit.engine.bars import Bars
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches
+from labkit.engine.launch_settings import Settings
+from labkit.engine.launches import Launches, ResourceUsage
 from labkit.engine.plan import Plan
-from labkit.engine.receipt import Receipt
+from labkit.engine.progress import ProgressBars
 from labkit.engine.run import Run
-from labkit.engine.workplace import Settings
 from labkit.node import Node
 
 
@@ -43,7 +42,7 @@ def launch_on_nodes(
         notice(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
         nodes = 1
     plan = plan.with_gpus(plan.gpus * nodes)
-    bars = Bars(plan, progress)
+    bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
             waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
@@ -52,7 +51,7 @@ def launch_on_nodes(
             for sentence in differences(session.nodes, session.hosts):
                 notice(sentence, stacklevel=3)
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
-            launches = NodesLaunches(run, NodesReceipt(run, session), bars, patience_s=patience_s, limit_s=limit_s)
+            launches = NodesLaunches(run, NodesUsage(run, session), bars, patience_s=patience_s, limit_s=limit_s)
             launches.session = session
             launches.run_all(interrupts)
         finally:
@@ -62,7 +61,7 @@ def launch_on_nodes(
     return run
 
 
-def _entered(waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: Bars) -> NodesSession:
+def _entered(waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: ProgressBars) -> NodesSession:
     """Wait for the nodes; an interrupt meanwhile gives back what was asked for."""
     try:
         return stack.enter_context(waiting_session)
@@ -107,12 +106,12 @@ class NodesLaunches(Launches):
     follower = NodesWatch
 
     @contextmanager
-    def lent_session(self) -> Iterator[NodesSession]:
+    def borrow_session(self) -> Iterator[NodesSession]:
         assert isinstance(self.session, NodesSession), "it was lent for the whole run"
         yield self.session
 
 
-class NodesReceipt(Receipt):
+class NodesUsage(ResourceUsage):
     """What a run over several nodes took and gave back: the stations have counted what was left on each."""
 
     def __init__(self, run: Run, session: NodesSession):
@@ -121,6 +120,6 @@ class NodesReceipt(Receipt):
     def processes_left(self) -> int:
         return super().processes_left() + self.session.processes_left(self.run)
 
-    def more(self) -> dict[str, Any]:
+    def more_fields(self) -> dict[str, Any]:
         """Return the job, and by how much each node's clock was ahead of node 0's."""
         return {"job": self.session.allocation.number, "clocks": measured_clocks(self.run)}

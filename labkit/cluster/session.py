@@ -18,10 +18,10 @@ from typing import Any
 from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
+from labkit.engine.launch_settings import Settings
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, code_state, environment, import_path
-from labkit.engine.workplace import Settings
 from labkit.node import Node
 from labkit.repository import source_digest, source_state
 
@@ -57,7 +57,7 @@ class NodesSession(Session):
         self.source, self.source_state = source_digest(), source_state()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
-        self.hosts, self.networks, self.meeting = (), (), {}
+        self.hosts, self.networks, self.rendezvous = (), (), {}
         self.folder_stuck = False  # nothing that is told through the shared folder arrives
         self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
         self._outcomes_by_launch: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
@@ -120,7 +120,7 @@ class NodesSession(Session):
         self.networks = tuple(hello["network"] for hello in hellos)
         self._require_alike(hellos)
         self.peers = [(hello["address"], hello["port"]) for hello in hellos]
-        self.meeting = {"address": self.peers[0][0], "port": self.peers[0][1], "nodes": self.count}
+        self.rendezvous = {"address": self.peers[0][0], "port": self.peers[0][1], "nodes": self.count}
 
     def _require_alike(self, hellos: list[dict[str, Any]]) -> None:
         for what in SAME_VERSIONS:
@@ -141,9 +141,9 @@ class NodesSession(Session):
             self._stopped.discard(key)
             changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*NODE_VARIABLES}
             changes = {name: wanted[name] for name in changed}
-            meeting = self.meeting | {"token": self.token}
+            rendezvous = self.rendezvous | {"token": self.token}
             workers = request["workers"] // self.count
-            request |= {"environment": changes, "meeting": meeting, "workers": workers}
+            request |= {"environment": changes, "rendezvous": rendezvous, "workers": workers}
         elif "stop" in request:
             self._stopped.add((Run(request["stop"]).mark, request["launch"]))
         request["number"] = secrets.token_hex(8)
@@ -178,15 +178,15 @@ class NodesSession(Session):
         while len(probes) < self.count and self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             self._read()
-            for line in filter(PROBED.match, super().said().splitlines()):
+            for line in filter(PROBED.match, super().log_tail().splitlines()):
                 with suppress(ValueError):  # it may be cut off in front, or have come half
                     answer = json.loads(line)
                     self._probes[answer["probe"]].setdefault(answer["node"], answer)
         return probes
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """What srun and the stations wrote to their log, without answers."""
-        return "\n".join(line for line in super().said().splitlines() if not PROBED.match(line))
+        return "\n".join(line for line in super().log_tail().splitlines() if not PROBED.match(line))
 
     def processes_left(self, run: Run) -> int:
         """Return how many processes of the run the stations saw left at the ends of its launches."""
@@ -228,13 +228,13 @@ class NodesSession(Session):
 
     def lost_node(self) -> int | None:
         """Return on which node a station has ended before the others, as srun tells it; None where it does not."""
-        lost_task = LOST_TASK.search(self.said())
+        lost_task = LOST_TASK.search(self.log_tail())
         return int(lost_task["task"]) if lost_task else None
 
     def how_it_ended(self) -> str:
         if why := self.why_lost():
             return why
-        lines = self.said().splitlines()
+        lines = self.log_tail().splitlines()
         if own_error := next((line for line in lines if line.startswith(STATION_ERROR)), ""):
             return own_error.removeprefix(
                 STATION_ERROR
@@ -242,12 +242,12 @@ class NodesSession(Session):
         errors = [line.partition("error: ")[2] or line for line in lines if "error" in line]
         if refusal := next((line for line in errors if "failed on node" in line), ""):
             return refusal  # by a slurmd; that the other nodes' stations were ended follows from it
-        if lost_task := LOST_TASK.search(self.said()):
+        if lost_task := LOST_TASK.search(self.log_tail()):
             return f"node {lost_task['task']} ({lost_task['host']}) has lost its station: {lost_task['how']}"
         return "; ".join(dict.fromkeys(errors[:3])) or f"srun ended with status {self.process.poll()}"
 
     def last_error(self) -> str:
-        return next((line for line in reversed(self.said().splitlines()) if "error" in line), "")
+        return next((line for line in reversed(self.log_tail().splitlines()) if "error" in line), "")
 
     def _kill(self) -> None:
         """Have srun end the step; killed outright, it would leave the stations to themselves."""

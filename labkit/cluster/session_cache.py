@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from labkit.cluster import namespaces
 from labkit.cluster.allocation import Allocation, own_allocation, submit_job, wait_for_nodes
 from labkit.cluster.session import NodesSession
-from labkit.engine.folder import runs_folder
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
+from labkit.engine.run_folder import runs_folder
 
 
 class _Cache:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
-from labkit.engine.folder import bounded, make_private, runs_folder
-from labkit.engine.lines import Lines
+from labkit.engine.json_lines import JsonLines
+from labkit.engine.run_folder import bounded, make_private, runs_folder
 
 # What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
 APPEND_SECONDS, CLEAR_SECONDS = 0.2, 1.0
@@ -42,7 +42,7 @@ class SharedFolder:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
             raise NowhereToWrite(f"{runs_folder()} cannot be written: {error.strerror}. {MAKE_ROOM}") from None
-        self._lines = [Lines(node_file(self.folder, index), elsewhere=True) for index in range(count)]
+        self._lines = [JsonLines(node_file(self.folder, index), elsewhere=True) for index in range(count)]
 
     def new_messages(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield what the stations have told since the last call, each with its node."""

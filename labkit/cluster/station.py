@@ -24,7 +24,7 @@ from labkit import node
 from labkit.cluster.connectivity import choose_interface, listen, probe
 from labkit.cluster.shared_folder import STATION_ERROR, is_gone, node_file, requests_file
 from labkit.engine import agent, processes
-from labkit.engine.lines import Lines
+from labkit.engine.json_lines import JsonLines
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import environment
@@ -73,7 +73,7 @@ class Station(agent.RequestHandler):
 
     def start(self, request: dict[str, Any]) -> None:
         """Start this node's share of the workers, in the environment of this node."""
-        changes, meeting = request["environment"], request["meeting"]
+        changes, rendezvous = request["environment"], request["rendezvous"]
         own_gpus = {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ}
         listener = self.listener.fileno() if self.listener else None
         network = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": f"={self.interface}"}
@@ -82,7 +82,7 @@ class Station(agent.RequestHandler):
             "node": self.index,
             "ranks": (self.index * request["workers"], (self.index + 1) * request["workers"]),
             "sampled": self._sampled(request),
-            "meeting": meeting | {"node": self.index, "own_address": self.address, "listener": listener},
+            "rendezvous": rendezvous | {"node": self.index, "own_address": self.address, "listener": listener},
         }
         run = Run(request["folder"])
         self.runs[run.mark] = run
@@ -107,10 +107,10 @@ class Station(agent.RequestHandler):
 
     def read_requests(self) -> None:
         """Follow what the kernel writes beside what srun brings; where the file is removed, this station ends."""
-        requests = Lines(file := requests_file(self.folder), elsewhere=True)
+        requests = JsonLines(file := requests_file(self.folder), elsewhere=True)
         while not is_gone(file):
             for request in requests.new():
-                agent.obey(request, self)
+                agent.handle(request, self)
             time.sleep(REQUEST_SECONDS)
         self.ending = True
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.course import answers
 from labkit.course.keeping import alone
-from labkit.engine.folder import replace_file
+from labkit.engine.run_folder import replace_file
 
 FILE = "predictions.json"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from labkit.course.keeping import alone, folder
-from labkit.engine.folder import replace_file
+from labkit.engine.run_folder import replace_file
 
 FILE, VERSIONS = "coursework.json", "attempts"
 

@@ -49,10 +49,10 @@ def test_a_card_that_cannot_be_read_is_one_sentence(tmp_path, text, says):
 
 @pytest.mark.parametrize("change", [{"value": "fast"}, {"colour": "red"}])
 def test_a_card_with_a_damaged_row_is_no_card(change):
-    told = json.loads(card(reading()).to_json())
-    told["rows"][0] |= change
+    card_record = json.loads(card(reading()).to_json())
+    card_record["rows"][0] |= change
     with pytest.raises(CardError):
-        Card.from_json(json.dumps(told))
+        Card.from_json(json.dumps(card_record))
 
 
 def test_csv_has_a_line_per_figure():

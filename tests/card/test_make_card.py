@@ -80,8 +80,10 @@ def test_an_interrupt_ends_the_rest_and_leaves_a_card(report, monkeypatch):
 
     monkeypatch.setattr(measure, "launch", launch)
     assert main(["--report", str(report), "topology", "collectives"]) == 130
-    told = json.loads((report / "card.json").read_text())
-    assert {row["verdict"] for row in told["rows"] if row["lab"] == "collectives"} == {"not measured: interrupted"}
+    card_record = json.loads((report / "card.json").read_text())
+    assert {row["verdict"] for row in card_record["rows"] if row["lab"] == "collectives"} == {
+        "not measured: interrupted"
+    }
 
 
 @pytest.mark.quick

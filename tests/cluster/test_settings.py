@@ -11,7 +11,7 @@ import pytest
 
 from labkit.cluster.connectivity import choose_interface
 from labkit.engine.errors import ClusterError
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 from labkit.repository import REPOSITORY
 
 

@@ -9,7 +9,7 @@ import pytest
 from labkit.cluster import slurm
 from labkit.cluster.allocation import Allocation, submit_job, wait_for_nodes
 from labkit.engine.errors import ClusterError
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 
 SHOWN = "JobId=7 JobName=labkit JobState={} Reason={} Dependency=(null) Partition=gpu TimeLimit=01:00:00 Restarts=0"
 

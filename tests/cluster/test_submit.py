@@ -12,9 +12,9 @@ from node_faults import when_it_measures
 
 from labkit import launch
 from labkit.cluster import allocation, session_cache, slurm
-from labkit.engine import bars
+from labkit.engine import progress
 from labkit.engine.errors import ClusterError, NotStarted
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ pytest.importorskip("submitit", reason="submitit is not installed: make test CLU
 def told(monkeypatch):
     """Return the lines that launches show below their bars."""
     lines = []
-    monkeypatch.setattr(bars.Bars, "show_waiting", lambda self, text: lines.append(text))
+    monkeypatch.setattr(progress.ProgressBars, "show_waiting", lambda self, text: lines.append(text))
     return lines
 
 
@@ -92,7 +92,7 @@ def test_an_interrupt_while_it_waits_gives_the_job_back(cluster, login, monkeypa
         if "pending" in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bars.Bars, "show_waiting", interrupt)
+    monkeypatch.setattr(progress.ProgressBars, "show_waiting", interrupt)
     with pytest.raises(NotStarted, match="nothing was started"):
         launch(Faults(), nodes=2)
     soon(lambda: cluster.jobs() == [other])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from lessons.pipeline.plan import BERT

@@ -6,7 +6,7 @@ from operator import eq
 
 import pandas as pd
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES, VOCABULARY

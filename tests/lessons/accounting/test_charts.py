@@ -6,7 +6,7 @@ from figures import checked
 from made import CPU, gpu_node
 
 from labkit.course.predict import Prediction
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import accounting, sharding
 from lessons.accounting.theory import MODELS, Mesh
 

@@ -7,7 +7,7 @@ from matplotlib.collections import PathCollection
 
 from labkit.charts import canvas
 from labkit.course.predict import Prediction
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import ddp_fsdp
 
 PANELS = [["small", "full"], ["full", "recorded"], ["eight", "full"], ["one", "recorded"], ["failed"]]

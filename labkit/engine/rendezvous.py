@@ -28,7 +28,7 @@ ADDRESS = "127.0.0.1"
 NO_PORT = 0  # torch's agent hands an address on; nothing listens there
 
 
-class Settled(RendezvousHandler):
+class FixedRendezvous(RendezvousHandler):
     """Rendezvous of agents that know their places: nobody negotiates, joins later or closes it."""
 
     backend: ClassVar[str]
@@ -57,7 +57,7 @@ class Settled(RendezvousHandler):
         return True
 
 
-class Loopback(Settled):
+class LoopbackRendezvous(FixedRendezvous):
     """Rendezvous of a single node: there is nobody to wait for."""
 
     backend = "loopback"
@@ -66,42 +66,42 @@ class Loopback(Settled):
         self.run_id, self.store = parameters.run_id, HashStore()
 
     def next_rendezvous(self) -> RendezvousInfo:
-        meeting = RendezvousStoreInfo(ADDRESS, NO_PORT)
-        return RendezvousInfo(PrefixStore(self.run_id, self.store), 0, 1, meeting)
+        rendezvous = RendezvousStoreInfo(ADDRESS, NO_PORT)
+        return RendezvousInfo(PrefixStore(self.run_id, self.store), 0, 1, rendezvous)
 
 
-rendezvous_handler_registry.register(Loopback.backend, Loopback)
+rendezvous_handler_registry.register(LoopbackRendezvous.backend, LoopbackRendezvous)
 
 PATIENCE = timedelta(minutes=5)  # for the other nodes to come
 
 
 @functools.cache
-def served(address: str, port: int, descriptor: int) -> TCPStore:
+def serve_store(address: str, port: int, descriptor: int) -> TCPStore:
     """Serve the store on a socket that listens already, as long as this process lives."""
     kind: Any = TCPStore
     return kind(address, port, None, True, PATIENCE, False, master_listen_fd=descriptor)
 
 
-def joined(meeting: dict[str, Any], who: str) -> Store:
+def join_store(rendezvous: dict[str, Any], who: str) -> Store:
     """Return the run's store as agents or workers (`who`) see it."""
-    if who == "agents" and meeting["node"] == 0:
-        served(meeting["address"], meeting["port"], meeting["listener"])
-    client = TCPStore(meeting["address"], meeting["port"], None, False, PATIENCE, False)
-    return PrefixStore(f"{meeting['token']}/{who}", client)
+    if who == "agents" and rendezvous["node"] == 0:
+        serve_store(rendezvous["address"], rendezvous["port"], rendezvous["listener"])
+    client = TCPStore(rendezvous["address"], rendezvous["port"], None, False, PATIENCE, False)
+    return PrefixStore(f"{rendezvous['token']}/{who}", client)
 
 
-class Meeting(Settled):
+class StoreRendezvous(FixedRendezvous):
     """Rendezvous of nodes that know their places from Slurm."""
 
-    backend = "meeting"
+    backend = "rendezvous"
 
     def __init__(self, parameters: RendezvousParameters):
-        self.run_id, self.meeting = parameters.run_id, parameters.config["meeting"]
+        self.run_id, self.rendezvous = parameters.run_id, parameters.config["rendezvous"]
 
     def next_rendezvous(self) -> RendezvousInfo:
-        meeting = self.meeting
-        told = RendezvousStoreInfo(meeting["address"], meeting["port"])
-        return RendezvousInfo(joined(meeting, "agents"), meeting["node"], meeting["nodes"], told)
+        rendezvous = self.rendezvous
+        address = RendezvousStoreInfo(rendezvous["address"], rendezvous["port"])
+        return RendezvousInfo(join_store(rendezvous, "agents"), rendezvous["node"], rendezvous["nodes"], address)
 
 
-rendezvous_handler_registry.register(Meeting.backend, Meeting)
+rendezvous_handler_registry.register(StoreRendezvous.backend, StoreRendezvous)

@@ -9,7 +9,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and cursor movements 
 UNSHOWABLE = re.compile(r"[^\n\t -~\u00a1-\ud7ff\ue000-\ufffc\U00010000-\U0010ffff]+")
 
 
-def excerpt(file: Path, most: int, *, end: int | None = None) -> str:
+def log_excerpt(file: Path, most: int, *, end: int | None = None) -> str:
     """Return at most `most` bytes of a file, a quarter from its head, and how many are left out between.
 
     What a carriage return wrote over is left out, as on a terminal; bytes that are no text become one dot. `end`: bytes
@@ -21,11 +21,12 @@ def excerpt(file: Path, most: int, *, end: int | None = None) -> str:
         size = log.seek(0, 2) if end is None else end
         log.seek(0)
         if size <= most:
-            return shown(log.read(size))
+            return showable(log.read(size))
         head = log.read(most // 4)
         log.seek(size - (most - len(head)))
         tail = log.read(most - len(head))
-    return f"{shown(head)}\n… {size - most:,} bytes are left out here: all of them are in {file.name} …\n{shown(tail)}"
+    gap = f"… {size - most:,} bytes are left out here: all of them are in {file.name} …"
+    return f"{showable(head)}\n{gap}\n{showable(tail)}"
 
 
 def shorten(text: str, most: int) -> str:
@@ -42,7 +43,7 @@ def clipped(text: str, most: int) -> str:
     return " ".join(text.split("\n"))
 
 
-def shown(data: bytes) -> str:
+def showable(data: bytes) -> str:
     """Return what a program wrote as text that a notebook can show."""
     lines = ESCAPES.sub("", data.decode(errors="replace")).split("\n")
     return UNSHOWABLE.sub("·", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))

@@ -87,19 +87,19 @@ class Settings:
                 raise ClusterError(f"LABKIT_CLUSTER_FILE names {file}, which does not exist")
             return cls()
         try:
-            found = tomllib.loads(file.read_text())
+            values = tomllib.loads(file.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ClusterError(f"{file} cannot be read as TOML: {error}") from None
-        known = {field.name: field for field in dataclasses.fields(cls)}
-        for name, value in found.items():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        for name, value in values.items():
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, n=1)
+                meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(fields)}"
                 raise ClusterError(f"{file}: the key {name!r} is not known; {meant}")
-            if wrong := _wrong(known[name].default, value):
+            if wrong := _wrong(fields[name].default, value):
                 raise ClusterError(f"{file}: {name} = {value!r} {wrong}")
         keys: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in found.items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
         }
         return cls(**keys)
 

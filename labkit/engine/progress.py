@@ -9,12 +9,12 @@ from typing import Any
 
 from labkit.engine.errors import DamagedRun
 from labkit.engine.interrupts import uninterrupted
-from labkit.engine.lines import Lines
+from labkit.engine.json_lines import JsonLines
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
 
 
-class Bars:
+class ProgressBars:
     """The bars of one launch, each made when it is first shown; none with progress=False or LABKIT_PROGRESS=0."""
 
     def __init__(self, plan: Plan, progress: bool):
@@ -24,7 +24,7 @@ class Bars:
         self._plan, self._hidden = plan, not progress or os.environ.get("LABKIT_PROGRESS") == "0"
         self._points = self._line = None
 
-    def points(self) -> Any:
+    def points_bar(self) -> Any:
         """Return the bar of the plan's points."""
         if self._points is None:
             title, points = f"{self._plan.lab}: starting workers", len(self._plan.points())
@@ -34,7 +34,7 @@ class Bars:
     def show_waiting(self, text: str) -> None:
         """Say below the bar what the launch waits for."""
         if self._line is None:
-            self.points().set_description_str(f"{self._plan.lab}: waiting")
+            self.points_bar().set_description_str(f"{self._plan.lab}: waiting")
         self.show_below(text)
 
     def show_below(self, text: str) -> None:
@@ -67,7 +67,7 @@ class LiveLine:
     """Shows the newest sample of every device of a run with `show`; `update` may be called as often as one likes."""
 
     def __init__(self, run: Run, show: Callable[[str], None]):
-        self._lines, self._show, self._shown = Lines(run.samples_file), show, time.monotonic()
+        self._lines, self._show, self._shown = JsonLines(run.samples_file), show, time.monotonic()
         self._newest: dict[int | None, dict[str, Any]] = {}
 
     def update(self) -> None:
@@ -90,9 +90,9 @@ def line(newest: dict[int | None, dict[str, Any]]) -> str:
     What a sample does not tell is left out; "" where nothing is told.
     """
     gpus = [
-        f"GPU {gpu}: {told}"
-        for gpu, one in sorted(newest.items(), key=_index)
-        if gpu is not None and (told := _gpu(one))
+        f"GPU {gpu}: {shown}"
+        for gpu, sample in sorted(newest.items(), key=_index)
+        if gpu is not None and (shown := _gpu(sample))
     ]
     host = newest.get(None, {})
     if not gpus and "cpu_percent" in host:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labkit.engine.errors import DamagedRun, NowhereToWrite, notice
-from labkit.engine.excerpt import excerpt
-from labkit.engine.lines import content, read_lines
+from labkit.engine.json_lines import content, read_lines
+from labkit.engine.log_text import log_excerpt
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
 
@@ -36,7 +36,7 @@ def runs_folder() -> Path:
     return Path(folder).absolute()  # the agent may stand elsewhere
 
 
-class Folder:
+class RunFolder:
     """Where the files of one run lie, and what they say; `closed` is how this process saw the run end, as `status`."""
 
     def __init__(self, folder: Path | str):
@@ -153,7 +153,7 @@ class Folder:
 
     def excerpt(self, rank: int, most: int = 8_000, *, end: int | None = None) -> str:
         """Return the head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""
-        return excerpt(self.log_file(rank), most, end=end)
+        return log_excerpt(self.log_file(rank), most, end=end)
 
     def folder_lost(self) -> str:
         """Return that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
@@ -180,7 +180,7 @@ class Folder:
 
     def unwritable(self) -> str:
         """Return why nothing can be written to the folder; "" where something can."""
-        return why_not(self.logs / "probe")
+        return why_unwritable(self.logs / "probe")
 
 
 def fresh_folder(name: str) -> Path:
@@ -262,12 +262,12 @@ def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRIT
 
     No signal ends a write to a file system that stands still. Raises what the action raises within its time.
     """
-    found: list[Value] = []
+    returned: list[Value] = []
     raised: list[OSError] = []
 
     def act() -> None:
         try:
-            found.append(action())
+            returned.append(action())
         except OSError as error:
             raised.append(error)
 
@@ -279,15 +279,15 @@ def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRIT
     thread.join(seconds)
     for error in raised:
         raise error
-    return found[0] if found else otherwise
+    return returned[0] if returned else otherwise
 
 
-def why_not(probe: Path) -> str:
+def why_unwritable(probe: Path) -> str:
     """Return why a file of this name cannot be written and removed again; "" where it can."""
-    return bounded(lambda: _tried(probe), STANDS_STILL)
+    return bounded(lambda: _write_probe(probe), STANDS_STILL)
 
 
-def _tried(probe: Path) -> str:
+def _write_probe(probe: Path) -> str:
     try:
         probe.write_bytes(bytes(4096))
     except OSError as error:

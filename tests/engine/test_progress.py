@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from labkit.engine import bars
+from labkit.engine import progress
 from labkit.engine.errors import Interrupted
 
 
@@ -18,8 +18,8 @@ def test_the_bar_of_a_run_that_failed_is_never_full(finished, shown, monkeypatch
     """tqdm colours a full bar green in a notebook, also above an error."""
     monkeypatch.delenv("LABKIT_PROGRESS", raising=False)
     plan: Any = SimpleNamespace(lab="lab", points=lambda: [1, 2, 3])
-    launched = bars.Bars(plan, progress=True)
-    bar = launched.points()
+    launched = progress.ProgressBars(plan, progress=True)
+    bar = launched.points_bar()
     bar.update(3)
     launched.close(finished=finished)
     launched.close()
@@ -36,7 +36,7 @@ def test_an_interrupted_cell_shows_one_line():
 INTERRUPTED_IMPORT = """
 import importlib.abc, signal, sys
 from types import SimpleNamespace
-from labkit.engine.bars import Bars
+from labkit.engine.progress import ProgressBars
 
 class Interrupting(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -47,9 +47,9 @@ class Interrupting(importlib.abc.MetaPathFinder):
 assert "asyncio.events" not in sys.modules
 sys.meta_path.insert(0, Interrupting())
 try:
-    Bars(SimpleNamespace(lab="lab", points=list), progress=True)
+    ProgressBars(SimpleNamespace(lab="lab", points=list), progress=True)
 except KeyboardInterrupt:
-    Bars(SimpleNamespace(lab="lab", points=list), progress=True).points()
+    ProgressBars(SimpleNamespace(lab="lab", points=list), progress=True).points_bar()
     print("whole")
 """
 

@@ -10,11 +10,12 @@ import pytest
 from faults_plan import Faults
 
 from labkit import node
-from labkit.engine import lines as lines_module
+from labkit.engine import json_lines as lines_module
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import DamagedRun, PlanError
-from labkit.engine.lines import Lines
-from labkit.engine.run import Run, replay
+from labkit.engine.json_lines import JsonLines
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -30,7 +31,7 @@ def run() -> Run:
 
 def test_only_what_is_new_is_read(tmp_path):
     file = tmp_path / "events.jsonl"
-    lines = Lines(file)
+    lines = JsonLines(file)
     assert lines.new() == []
     file.write_text('{"event": 1}\n{"event": 2}\n{"ev')
     assert lines.new() == [{"event": 1}, {"event": 2}]

@@ -18,7 +18,7 @@ MOST_BYTES = 2**30  # of one file; its rows take about ten times as much memory
 MOST_NEW_BYTES = 2**24  # that one look at a growing file reads: the rest comes with the next look
 
 
-class Lines:
+class JsonLines:
     """The JSON objects of a file that grows; every call of `new` reads only what was appended since the last one."""
 
     def __init__(self, file: Path, *, elsewhere: bool = False):
@@ -91,8 +91,8 @@ def _require_json(name: str, value: Any) -> None:
     try:
         dumps({name: value}, default=_number)
     except (TypeError, ValueError) as error:
-        known = "a row holds numbers, strings, and lists or dicts of them"
-        raise TypeError(f"record({name}=…): {known}, not a {type(value).__name__} ({error})") from None
+        allowed = "a row holds numbers, strings, and lists or dicts of them"
+        raise TypeError(f"record({name}=…): {allowed}, not a {type(value).__name__} ({error})") from None
 
 
 def _number(value: Any) -> Any:
