@@ -126,11 +126,6 @@ def host_name() -> str:
     return os.environ.get("LABKIT_NODE") or platform.node()
 
 
-def named(label: str, host: str | None) -> str:
-    """Return a node in words: its host, where that is known, and what it is."""
-    return f"{host}: {label}" if host else label
-
-
 def node_facts(node: Node) -> dict[str, Any]:
     """Return what a card says of its node. `id` tells nodes apart that share a folder: from the GPUs, else the host."""
     names = sorted(filter(None, (gpu.uuid for gpu in node.gpus))) or [platform.node()]

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from labkit.card.cards import FILE, Card, CardError, Row, together
-from labkit.card.reports import find_card, history
+from labkit.card.history import find_card, history
 from labkit.card.verdicts import FENCE, percent_text
 from labkit.engine.run_folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from labkit.batch.record import CardRuns
 from labkit.card.readings import card_plans, figures_of, of_runs
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.launching import launch
+from labkit.report.record import CardRuns
 
 LIMIT_S = 300.0  # of one launch: on a sound node each takes seconds
 

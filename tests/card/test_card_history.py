@@ -15,7 +15,7 @@ from labkit.batch.pages import loads
 from labkit.card.cards import CardError
 from labkit.card.compare import changed_conditions, changes, chosen_cards, comparison_text, main
 from labkit.card.formats import write_card
-from labkit.card.reports import find_card, history
+from labkit.card.history import find_card, history
 from labkit.card.trends import drawn, series, trends_page, write_trends
 from labkit.repository import REPOSITORY
 

@@ -95,10 +95,10 @@ def test_wrong_calls_say_what_there_is(report, capsys):
 
 
 def test_a_notebooks_runs_are_found_again_and_give_the_reports_card(tmp_path, write_notebook, monkeypatch):
-    from labkit.batch import claims
+    from labkit.batch import publish
     from labkit.batch.__main__ import main as run
 
-    monkeypatch.setattr(claims, "labs_with_claims", list)
+    monkeypatch.setattr(publish, "labs_with_claims", list)
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     launches = "from labkit import launch\nfrom lessons import topology\nlaunch(topology.Copies.small(gpus=2))"
     write_notebook(tmp_path / "notebooks" / "00_copies.ipynb", "# Copies", launches)

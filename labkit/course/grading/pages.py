@@ -10,12 +10,12 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from labkit.batch.frame import page
 from labkit.course.grading import confine, evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
 from labkit.engine.run_folder import make_private, replace_file
+from labkit.report.page import page_of
 from labkit.repository import lesson_names
 
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
@@ -99,7 +99,7 @@ def _cell(graded: Graded | None) -> str:
 
 
 def _write_page(file: Path, body: str) -> None:
-    replace_file(file, page(body), errors=UNWRITABLE)
+    replace_file(file, page_of(body), errors=UNWRITABLE)
 
 
 def _row(graded: Graded) -> list:

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from labkit.batch.record import OK, Record
 from labkit.engine.run_folder import make_private
+from labkit.report.record import OK, Record
 
 RECORD = "record.json"
 
 
-def kept_folder(report: Path) -> Path:
+def reports_folder(report: Path) -> Path:
     """Return where the earlier reports of this one are kept: runs/reports beside runs/report."""
     return report.with_name(f"{report.name}s")
 
@@ -29,7 +29,9 @@ def page_file(report: Path, name: str) -> Path:
     return report / f"{name}.html"
 
 
-def make_way(report: Path, names: Iterable[str], *, fresh: bool = False, only_ok: bool = False) -> Path | None:
+def keep_earlier_report(
+    report: Path, names: Iterable[str], *, fresh: bool = False, only_ok: bool = False
+) -> Path | None:
     """Move the report to where it is kept, if a run of these notebooks would replace something; return where.
 
     What is not replaced stays in the new report, too. `fresh`: the new report begins empty. `only_ok`: a notebook that
@@ -42,7 +44,7 @@ def make_way(report: Path, names: Iterable[str], *, fresh: bool = False, only_ok
     something = record.outcomes or record.card_runs.started or (report / "index.html").exists()
     if not something or not (fresh or replaced or not record.last_start()):
         return None
-    kept = _free(kept_folder(report), _stamp(record, report))
+    kept = _unused_name(reports_folder(report), _date_of(record, report))
     make_private(kept.parent)
     report.rename(kept)
     make_private(report)
@@ -62,7 +64,7 @@ def _carry_over(record: Record, kept: Path, report: Path, replaced: set[str]) ->
     record.save(report / RECORD)
 
 
-def _stamp(record: Record, report: Path) -> str:
+def _date_of(record: Record, report: Path) -> str:
     """Return the date of a report as its kept folder is named: when its last part was started."""
     started = record.last_start()
     try:
@@ -72,7 +74,7 @@ def _stamp(record: Record, report: Path) -> str:
     return f"{date:%Y%m%d-%H%M%S}"
 
 
-def _free(folder: Path, name: str) -> Path:
+def _unused_name(folder: Path, name: str) -> Path:
     """Return the folder of this name, or with a number after it: a clock that was set back may give a name twice."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
     return next(path for path in map(folder.joinpath, names) if not path.exists())
@@ -80,5 +82,5 @@ def _free(folder: Path, name: str) -> Path:
 
 def all_reports(report: Path) -> list[Path]:
     """Return the kept reports in the order of their dates, then the present one; those that exist."""
-    kept = sorted(path for path in kept_folder(report).glob("*") if path.is_dir())
+    kept = sorted(path for path in reports_folder(report).glob("*") if path.is_dir())
     return [*kept, *([report] if report.is_dir() else [])]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from labkit.batch.keep import all_reports
 from labkit.card.cards import FILE, Card, CardError, make_card, node_facts
 from labkit.card.readings import readings
 from labkit.engine.run import Run
 from labkit.engine.run_folder import RunFolder
+from labkit.report.kept_reports import all_reports
 
 _SLACK = timedelta(minutes=1)
 

@@ -86,3 +86,8 @@ class Record:
             )
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return cls()
+
+
+def node_name(label: str, host: str | None) -> str:
+    """Return a node in words: its host, where that is known, and what it is."""
+    return f"{host}: {label}" if host else label

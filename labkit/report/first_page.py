@@ -3,15 +3,15 @@
 from html import escape
 from pathlib import Path
 
-from labkit.card.cards import Card, named
-from labkit.card.page import STYLE, card_html
-
-from .frame import TITLE, write_page_of
-from .record import FAILED, INTERRUPTED, Outcome, Record
+from labkit.report.page import TITLE, write_page
+from labkit.report.record import FAILED, INTERRUPTED, Outcome, Record, node_name
 
 
-def write_index(record: Record, path: Path, card: Card | None = None) -> None:
-    """Writes `path`, a page that needs nothing but itself and links to the notebooks' pages beside it."""
+def write_first_page(record: Record, path: Path, card: str = "", style: str = "") -> None:
+    """Write `path`, a page that needs nothing but itself and links to the notebooks' pages beside it.
+
+    `card` is the node's card as HTML, in the style that `style` adds.
+    """
     outcomes = record.ordered()
     machine = record.machine
     beside = {
@@ -22,13 +22,13 @@ def write_index(record: Record, path: Path, card: Card | None = None) -> None:
     links = [f'<a href="{name}">{text}</a>' for name, text in beside.items() if path.with_name(name).exists()]
     result = escape(summary(outcomes)) if outcomes else "measured by make card, without the notebooks"
     body = f"""<h1>{TITLE}</h1>
-<p class="lead">{escape(named(machine.label, machine.host))}<br>{result}</p>
+<p class="lead">{escape(node_name(machine.label, machine.host))}<br>{result}</p>
 <p>{" · ".join(links)}</p>
-{card_html(card) if card else ""}
+{card}
 {_notebooks(outcomes, machine.label, machine.host)}
 {_facts("This machine", machine.facts)}
 {_facts("Versions", machine.versions)}"""
-    write_page_of(body, path, STYLE)
+    write_page(body, path, style)
 
 
 def _notebooks(outcomes: list[Outcome], label: str, host: str) -> str:
@@ -72,7 +72,7 @@ def _row(outcome: Outcome, label: str, host: str) -> str:
 def _circumstances(outcome: Outcome, label: str, host: str) -> list[str]:
     """Names the notebook, what it was set to and when it ran; and the node, where it is not the report's."""
     here = (outcome.node, outcome.host) == (label, host)
-    elsewhere = [] if here else [named(outcome.node, outcome.host)]
+    elsewhere = [] if here else [node_name(outcome.node, outcome.host)]
     settings = [f"{name} = {value}" for name, value in outcome.parameters.items()]
     return [outcome.name, *settings, outcome.started.replace("T", " "), *elsewhere]
 

@@ -14,15 +14,15 @@ from labkit.engine import locks
 from labkit.engine.run_folder import name_of_user
 
 POLL_SECONDS = 0.5
-TICKETS, TURN = "labkit-batch-", "labkit-batch.lock"
+TICKETS, LOCK_FILE = "labkit-batch-", "labkit-batch.lock"
 
 
-class Held(RuntimeError):
+class NodeHeld(RuntimeError):
     """Another unattended run holds the node; the message says whose, since when, and what to do."""
 
 
 @contextmanager
-def turn(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
+def hold_node(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
     """Hold the node for what stands inside. Raises Held where another run holds it and `wait` is False, and
     NoLocksFolder where LABKIT_LOCKS names none; where the folder cannot be used, it warns and goes on.
     """
@@ -36,7 +36,7 @@ def turn(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
     lock = None
     try:
         ticket.write(workers=1, waits="turn")
-        lock = _take(folder / TURN, ticket, wait, tell)
+        lock = _lock_node(folder / LOCK_FILE, ticket, wait, tell)
         ticket.write(workers=1)
         yield
     finally:
@@ -45,7 +45,7 @@ def turn(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
         ticket.release()
 
 
-def _take(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], None]) -> locks.Lock | None:
+def _lock_node(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], None]) -> locks.Lock | None:
     waited_for = ""
     while True:
         try:
@@ -58,7 +58,7 @@ def _take(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], None]) -
         holder = _holder(file.parent, ticket)
         if not wait:
             advice = 'wait for its end with ARGS="--wait", or stop it'
-            raise Held(f"{holder} holds this node for an unattended run: {advice}")
+            raise NodeHeld(f"{holder} holds this node for an unattended run: {advice}")
         if holder != waited_for:
             waited_for = holder
             tell(f"waiting: {holder} holds this node for an unattended run")

@@ -39,7 +39,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 )
 
 
-def page(body: str, style: str = "") -> str:
+def page_of(body: str, style: str = "") -> str:
     """Return a whole page around its body, in the report's style and what `style` adds to it."""
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -50,7 +50,7 @@ def page(body: str, style: str = "") -> str:
 """
 
 
-def write_page_of(body: str, path: Path, style: str = "") -> None:
+def write_page(body: str, path: Path, style: str = "") -> None:
     """Write a page in one step: a reader never sees half of it, and a linked copy of the old one stays as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, page(body, style))
+    replace_file(path, page_of(body, style))
