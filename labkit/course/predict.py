@@ -6,11 +6,14 @@ Run All and a restart of the kernel find it again, and `compare` says by how muc
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labkit.course import guesses
+from labkit.course import record
+from labkit.engine.run_folder import replace_file
 from labkit.provenance import of_source
 from labkit.story import units
 from labkit.story.words import say
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from IPython.display import Markdown
 
+PREDICTIONS_FILE = "predictions.json"
 TIMES = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
 RIGHT = 1.05  # a guess and a measurement of this ratio, or less, agree
 OTHER_UNIT = 100  # a guess that is wrong by more than this factor may be one in another unit
@@ -64,12 +68,12 @@ class Prediction:
 
     def _keep(self) -> str:
         """Keep the value; return a remark where that is not possible."""
-        if self.value is None and not guesses.find(self.question, self.unit):
+        if self.value is None and not kept_prediction(self.question, self.unit):
             return ""
         try:
-            guesses.keep(self.question, self.unit, guessed=self.value)
+            keep_prediction(self.question, self.unit, guessed=self.value)
         except OSError as error:
-            return f" (until this kernel ends: {guesses.file_of_predictions()} cannot be written, {error.strerror})"
+            return f" (until this kernel ends: {file_of_predictions()} cannot be written, {error.strerror})"
         return ""
 
     def compare(self, measured: float | None, *, how: str = "measured") -> Markdown:
@@ -86,7 +90,7 @@ class Prediction:
                 f"{how.capitalize()}: {_with_unit(measured, self.unit)}. There is no prediction to compare it with."
             )
         with contextlib.suppress(OSError):
-            guesses.keep(self.question, self.unit, guessed=self.value, measured=measured)
+            keep_prediction(self.question, self.unit, guessed=self.value, measured=measured)
         guessed = f"You guessed {_with_unit(self.value, self.unit)}, {how} {_with_unit(measured, self.unit)}"
         far = self.value * measured > 0 and max(self.value / measured, measured / self.value) > OTHER_UNIT
         hint = f"Was your number one in {self.unit}?" if far and self.unit in TIMES else None
@@ -117,12 +121,53 @@ def error_of(guessed: float, measured: float, unit: str) -> str:
     return f"{direction} by {_with_unit(abs(guessed - measured), 'percentage points' if unit == '%' else unit)}"
 
 
+def file_of_predictions() -> Path:
+    """Return the file of all predictions."""
+    return record.answers_folder() / PREDICTIONS_FILE
+
+
+def kept_predictions() -> list[dict[str, Any]]:
+    """Return what is kept of each prediction, oldest first: question, unit, guessed, measured (None where unknown).
+
+    A damaged file keeps nothing that can be read.
+    """
+    try:
+        stored = json.loads(file_of_predictions().read_text(encoding="utf-8"))
+        return [entry for entry in stored if is_prediction(entry)]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def is_prediction(entry: Any) -> bool:
+    """Whether an entry of the file has a question and a unit; its other values may be of any type."""
+    return isinstance(entry, dict) and {"question", "unit"} <= {*entry}
+
+
+def kept_prediction(question: str, unit: str) -> dict[str, Any]:
+    """Return what is kept of one prediction; {} where nothing is."""
+    return next((entry for entry in kept_predictions() if (entry["question"], entry["unit"]) == (question, unit)), {})
+
+
+def keep_prediction(question: str, unit: str, **changed: float | None) -> None:
+    """Keep what was guessed or measured. Raises OSError where the folder cannot be written.
+
+    The file is replaced in one step, and two notebooks that write it follow each other.
+    """
+    with record.locked(record.answers_folder()):
+        entries = kept_predictions()
+        entry = next((entry for entry in entries if (entry["question"], entry["unit"]) == (question, unit)), None)
+        if entry is None:
+            entries.append(entry := {"question": question, "unit": unit, "guessed": None, "measured": None})
+        entry.update(changed)
+        replace_file(file_of_predictions(), json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)
+
+
 def predict(question: str, *, unit: str) -> Prediction:
     """Ask the reader for a number, in `unit`; give it to tables and charts whether or not it was answered.
 
     What the reader answered earlier to the same question is there again.
     """
-    guessed = guesses.find(question, unit).get("guessed")
+    guessed = kept_prediction(question, unit).get("guessed")
     if isinstance(guessed, int | float) and math.isfinite(guessed):
         return Prediction(question, unit, float(guessed))
     return Prediction(question, unit)
@@ -133,7 +178,9 @@ def predictions() -> pd.DataFrame:
     import pandas as pd
 
     columns = ["question", "unit", "guessed", "measured"]
-    rows = [[guess.get(column) for column in columns] for guess in guesses.kept() if guess.get("guessed") is not None]
+    rows = [
+        [guess.get(column) for column in columns] for guess in kept_predictions() if guess.get("guessed") is not None
+    ]
     table = pd.DataFrame(rows, columns=columns)
     for column in ("guessed", "measured"):
         table[column] = pd.to_numeric(table[column], errors="coerce").astype(float)
@@ -141,4 +188,4 @@ def predictions() -> pd.DataFrame:
     table["guessed_per_measured"] = (table["guessed"] / table["measured"]).where(both)
     triples = zip(table["guessed"], table["measured"], table["unit"], strict=True)
     table["error"] = ["not measured yet" if math.isnan(triple[1]) else error_of(*triple) for triple in triples]
-    return of_source(table, f"your predictions, kept in {guesses.FILE} beside your answers")
+    return of_source(table, f"your predictions, kept in {PREDICTIONS_FILE} beside your answers")

@@ -57,7 +57,7 @@ def unanswered(name: str) -> Verdict | None:
     return None
 
 
-def launched(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | Verdict:
+def launch_answer(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | Verdict:
     """Return the run of a plan that calls a student's code; a Verdict where that raised or hung, `hangs` saying why."""
     try:
         return launch(plan, patience_s=patience_s)
@@ -136,10 +136,10 @@ def _call(exercise: str, plan: Plan, point: int | None) -> str:
     """Return the call of a point, such as "`held_bytes(8, 2)`"; the name alone where the point has no arguments."""
     if point is None or not isinstance(plan, Call):
         return f"`{exercise}`"
-    return written(exercise, plan.points()[point].arguments)
+    return call_text(exercise, plan.points()[point].arguments)
 
 
-def written(function: str, arguments: list) -> str:
+def call_text(function: str, arguments: list) -> str:
     """Return a call as a sentence shows it: long lists cut short, large numbers in groups of three digits."""
     given = LARGE.sub(lambda digits: f"{int(digits[0]):_}", ", ".join(map(repr, arguments)))
     return f"`{function}({brief(given)})`"
@@ -150,7 +150,7 @@ def brief(text: str) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def called(name: str, inputs: list, patience_s: float = 20.0) -> Given | Verdict:
+def call_answer(name: str, inputs: list, patience_s: float = 20.0) -> Given | Verdict:
     """Have a worker call the answer to the exercise `name`, such as "pipeline.balanced_split".
 
     Gives what it gives for each list of arguments: None and NaN as they are, arrays and tuples as lists. Gives a
@@ -161,7 +161,7 @@ def called(name: str, inputs: list, patience_s: float = 20.0) -> Given | Verdict
         return verdict
     function, file = name.partition(".")[2], answers.file_of(name)
     plan = Call(gpus=1, file=str(file), function=function, inputs=json.dumps(inputs))
-    run = launched(function, plan, patience_s, "a loop in it does not end, or it is too slow")
+    run = launch_answer(function, plan, patience_s, "a loop in it does not end, or it is too slow")
     if isinstance(run, Verdict):
         return run
     rows = run.rows.reindex(columns=["given", "again", "unreadable"]).to_dict("records")
@@ -173,7 +173,7 @@ def returned(
 ) -> Given | Verdict:
     """Return what an answer gives for each list of arguments, from a row per list: `given`, `again`, `unreadable`.
 
-    Gives a Verdict where there is nothing to judge; see `called`.
+    Gives a Verdict where there is nothing to judge; see `call_answer`.
     """
     for row in rows:
         if isinstance(row.get("unreadable"), str):
@@ -182,7 +182,7 @@ def returned(
         first, second = row.get("given"), row.get("again")
         if isinstance(first, str) and isinstance(second, str) and second != first:
             sentence = (
-                f"called twice with the same arguments, {written(function, arguments)} gives {brief(first)}, then "
+                f"called twice with the same arguments, {call_text(function, arguments)} gives {brief(first)}, then "
                 f"{brief(second)}: it must give the same each time. Either it draws random numbers without a seed, or "
                 "it keeps something from one call to the next, such as a mutable default argument"
             )

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from labkit import node
-from labkit.course import answers, exercise
+from labkit.course import answer_launch, answers
 from labkit.course.exercises import Cases, Exercise, cases_of
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import Call
@@ -31,7 +31,7 @@ def ends(answers_folder, monkeypatch):
                 raise outcome
             return SimpleNamespace(rows=outcome)
 
-        monkeypatch.setattr(exercise, "launch", launch)
+        monkeypatch.setattr(answer_launch, "launch", launch)
         return launched
 
     return make
@@ -43,9 +43,9 @@ def answered() -> None:
 
 def test_no_answer_and_a_skeleton_launch_nothing(ends):
     launched = ends(pd.DataFrame())
-    assert exercise.called("ddp_fsdp.buckets", INPUTS).outcome == UNANSWERED
+    assert answer_launch.call_answer("ddp_fsdp.buckets", INPUTS).outcome == UNANSWERED
     answers.save("ddp_fsdp.buckets", "def buckets(sizes, first, cap):\n    ...\n")
-    verdict = exercise.called("ddp_fsdp.buckets", INPUTS)
+    verdict = answer_launch.call_answer("ddp_fsdp.buckets", INPUTS)
     assert (verdict.outcome, verdict.exercise) == (UNANSWERED, "buckets")
     assert launched == []
 
@@ -53,7 +53,7 @@ def test_no_answer_and_a_skeleton_launch_nothing(ends):
 def test_an_answer_is_called_on_every_input(ends):
     launched = ends(pd.DataFrame({"given": [[[1], [0]], [[0]]]}))
     answered()
-    assert exercise.called("ddp_fsdp.buckets", INPUTS, 3.0) == [[[1], [0]], [[0]]]
+    assert answer_launch.call_answer("ddp_fsdp.buckets", INPUTS, 3.0) == [[[1], [0]], [[0]]]
     ((plan, patience_s),) = launched
     assert (plan.function, plan.gpus, patience_s) == ("buckets", 1, 3.0)
     assert plan.file == str(answers.file_of("ddp_fsdp.buckets"))
@@ -63,7 +63,7 @@ def test_an_answer_is_called_on_every_input(ends):
 def test_what_gave_nothing_is_given_as_nothing(ends):
     ends(pd.DataFrame({"rank": [0, 0]}))
     answered()
-    assert [pd.isna(one) for one in exercise.called("ddp_fsdp.buckets", INPUTS)] == [True, True]
+    assert [pd.isna(one) for one in answer_launch.call_answer("ddp_fsdp.buckets", INPUTS)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_launch_that_failed_is_a_verdict(ends, error, outcome, says):
     run = Run.create(Call(gpus=1, device="cpu", file="answer.py", function="buckets"), node.here())
     ends(error("it broke", run=run, detail="line 1"))
     answered()
-    verdict = exercise.called("ddp_fsdp.buckets", INPUTS, 3.0)
+    verdict = answer_launch.call_answer("ddp_fsdp.buckets", INPUTS, 3.0)
     assert verdict.outcome == outcome
     assert says in verdict.faults[{HUNG: "hung", RAISED: "raised"}[outcome]]
     assert verdict.detail == "line 1"
