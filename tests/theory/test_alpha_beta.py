@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from labkit.theory.lines import fit
+from labkit.theory.alpha_beta import fit
 
 
 def test_an_exact_line_comes_back():

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import of_run
-from labkit.theory.lines import GB, fit
+from labkit.theory.alpha_beta import GB, fit
 from labkit.theory.traffic import Sent, through_a_link
 
 if TYPE_CHECKING:
