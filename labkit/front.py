@@ -6,7 +6,7 @@ from labkit.charts.conditions import conditions_chart
 from labkit.charts.nodes import nodes_map
 from labkit.claims import show_claims
 from labkit.course.course_map import course_map
-from labkit.course.predict import predict, predictions
+from labkit.course.predictions import predict, predictions
 from labkit.course.source import source
 from labkit.engine.errors import RunError
 from labkit.engine.plan import Plan

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from labkit.charts import svg
 from labkit.course import record
 from labkit.course.lessons import Lesson, lessons
-from labkit.course.predict import kept_predictions
+from labkit.course.predictions import kept_predictions
 from labkit.provenance import of_source
 
 if TYPE_CHECKING:

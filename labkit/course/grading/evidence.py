@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from labkit.course import record
-from labkit.course.predict import PREDICTIONS_FILE, is_prediction
+from labkit.course.predictions import PREDICTIONS_FILE, is_prediction
 
 FILES = (record.FILE, PREDICTIONS_FILE)
 MOST_BYTES = 2**20  # of each file; a year's record has some 50 KiB
