@@ -6,12 +6,13 @@ from labkit.charts.conditions import conditions_chart
 from labkit.charts.nodes import nodes_map
 from labkit.claims import show_claims
 from labkit.course.course_map import course_map
-from labkit.course.predict import predict, predictions
+from labkit.course.predictions import predict, predictions
 from labkit.course.source import source
 from labkit.engine.errors import RunError
 from labkit.engine.plan import Plan
 from labkit.engine.processes import members
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.launching import launch, launch_or_replay
 from labkit.node import here
 from labkit.node.limits import against_limit

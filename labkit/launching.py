@@ -8,10 +8,11 @@ from numbers import Real
 from typing import Any
 
 from labkit.engine.errors import PlanError
+from labkit.engine.launch_settings import limit_from_environment, nodes_wanted
 from labkit.engine.launches import launch_here
 from labkit.engine.plan import Plan
-from labkit.engine.run import Run, replay
-from labkit.engine.workplace import limit_from_environment, nodes_wanted
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 
 PATIENCE_S, LIMIT_S = 180.0, 3600.0
 

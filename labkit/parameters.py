@@ -12,9 +12,9 @@ from IPython.display import Markdown
 
 from labkit import node
 from labkit.engine.errors import ParameterError, PlanError
+from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.plan import PARAMETERS, Plan, require_parameters
 from labkit.engine.session import Session
-from labkit.engine.workplace import nodes_wanted
 from labkit.story.words import say
 
 INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds

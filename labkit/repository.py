@@ -1,5 +1,6 @@
-"""Where this checkout is, the folders of its data, and the modules of its plans."""
+"""Where this checkout is, the folders of its data, the modules of its plans, and the state of its code."""
 
+import hashlib
 import re
 import sys
 from collections.abc import Sequence
@@ -66,3 +67,19 @@ def put_lessons_on_path() -> None:
     if str(NOTEBOOKS) not in sys.path:
         installed = (place for place, folder in enumerate(sys.path) if "-packages" in str(folder))
         sys.path.insert(next(installed, len(sys.path)), str(NOTEBOOKS))
+
+
+def source_state() -> tuple[int, int]:
+    """Return how many source files there are here, and when the newest changed (ns): quicker than their digest."""
+    times = [file.stat().st_mtime_ns for folder in CODE for file in folder.rglob("*.py")]
+    return len(times), max(times)
+
+
+def source_digest() -> str:
+    """Return 16 digits that differ where any source file of the workbook does, in its name or its text."""
+    digest = hashlib.sha256()
+    for file in sorted(file for folder in CODE for file in folder.rglob("*.py")):
+        text = file.read_bytes()
+        digest.update(f"{file.relative_to(REPOSITORY)} {len(text)}\n".encode())
+        digest.update(text)
+    return digest.hexdigest()[:16]

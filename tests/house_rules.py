@@ -61,6 +61,7 @@ MAY_IMPORT = {
     "tables": {
         "pandas",
         "numpy",
+        "labkit.engine.recordings",
         "labkit.engine.run",
         "labkit.node.comparability",
         "labkit.node.limits",
@@ -87,6 +88,7 @@ MAY_IMPORT = {
     "story": {
         "pandas",
         "IPython",
+        "labkit.engine.recordings",
         "labkit.engine.run",
         "labkit.node",
         "labkit.story",
@@ -119,7 +121,7 @@ def role(parts: tuple[str, ...]) -> str:
         case (
             "labkit",
             "engine",
-            "worker" | "agent" | "elastic" | "enter" | "failure" | "meeting" | "node_clock" | "preload" | "debug",
+            "worker" | "agent" | "elastic" | "enter" | "failure" | "rendezvous" | "node_clock" | "preload" | "debug",
             *_,
         ):
             return "engine.worker"

@@ -16,11 +16,11 @@ import pytest
 from jupyter_lab import BROWSER, CHROMIUM, NEEDS_CHROMIUM
 from playwright.sync_api import sync_playwright
 
-from labkit.batch import claims
+from labkit.batch import publish
 from labkit.batch.__main__ import main
-from labkit.batch.index import duration
 from labkit.batch.pages import loads
-from labkit.batch.record import Record
+from labkit.report.first_page import duration
+from labkit.report.record import Record
 from labkit.repository import chosen_notebooks
 from labkit.tables.claims import Figures, claims_table
 
@@ -68,8 +68,8 @@ def claims_of(lab):
 @pytest.fixture(autouse=True)
 def few_claims(monkeypatch):
     """Lets the batch recompute the claims of two invented labs: those of all labs take seconds."""
-    monkeypatch.setattr(claims, "labs_with_claims", lambda: list(CLAIMS))
-    monkeypatch.setattr(claims, "claims_of", claims_of)
+    monkeypatch.setattr(publish, "labs_with_claims", lambda: list(CLAIMS))
+    monkeypatch.setattr(publish, "claims_of", claims_of)
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_a_lab_whose_claims_cannot_be_recomputed_costs_no_other(folder, monkeypa
             raise FileNotFoundError("no <recorded> run")
         return claims_of(lab)
 
-    monkeypatch.setattr(claims, "claims_of", damaged)
+    monkeypatch.setattr(publish, "claims_of", damaged)
     status, report = run(folder, "00")
     shown = (report / "claims.html").read_text()
     assert status == 0 and "the memory is a quarter" in shown and "Of 1 claims 0 hold" in shown

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from labkit.batch import claims
+from labkit.batch import publish
 from labkit.batch.__main__ import main
-from labkit.batch.keep import all_reports, make_way
-from labkit.batch.record import Machine, Outcome, Record
 from labkit.batch.resume import Clock, left
+from labkit.report.kept_reports import all_reports, keep_earlier_report
+from labkit.report.record import Machine, Outcome, Record
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(autouse=True)
 def no_claims(monkeypatch):
     """Lets the batch recompute no claims: those of all labs take seconds."""
-    monkeypatch.setattr(claims, "labs_with_claims", list)
+    monkeypatch.setattr(publish, "labs_with_claims", list)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_two_reports_of_one_second_are_both_kept(tmp_path):
     for _ in range(2):
         report = tmp_path / "report"
         Record(outcomes={"00_a": Outcome("00_a", "A", "2026-11-22T10:00:00")}).save(report / "record.json")
-        assert make_way(report, ["00_a"]) is not None
+        assert keep_earlier_report(report, ["00_a"]) is not None
     assert names(report) == ["20261122-100000", "20261122-100000-1"]
     assert all_reports(report)[-1] == report
 
@@ -90,7 +90,7 @@ def test_a_report_whose_record_is_damaged_is_kept_too(tmp_path):
     report.mkdir()
     (report / "index.html").write_text("a report")
     (report / "record.json").write_text("{")
-    kept = make_way(report, ["00_a"])
+    kept = keep_earlier_report(report, ["00_a"])
     assert kept is not None and (kept / "index.html").read_text() == "a report"
 
 

@@ -38,7 +38,7 @@ def interrupted(arguments, tmp_path, module, seconds):
 
 COMMANDS = {
     "run": (["labkit.batch", "--notebooks-folder", "FOLDER"], ["argparse", "numpy", "nbformat", "labkit.batch.run"]),
-    "card": (["labkit.card", "topology"], ["argparse", "numpy", "labkit.batch.keep"]),
+    "card": (["labkit.card", "topology"], ["argparse", "numpy", "labkit.report.kept_reports"]),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from labkit.batch import claims
+from labkit.batch import publish
 from labkit.batch.__main__ import main as run
 from labkit.tools import grade
 
@@ -38,7 +38,7 @@ def fill(disk: Path, free: int) -> Path:
 
 @pytest.mark.parametrize("free", [0.02, *(pytest.param(mib, marks=pytest.mark.slow) for mib in (0.3, 0.6)), 1.2])
 def test_a_run_whose_report_finds_no_room(disk, write_notebook, monkeypatch, capsys, free):
-    monkeypatch.setattr(claims, "labs_with_claims", list)
+    monkeypatch.setattr(publish, "labs_with_claims", list)
     folder, report = disk.parent / "notebooks", disk / "report"
     for name in ("00_first", "01_second", "02_third"):
         write_notebook(folder / f"{name}.ipynb", "# Long", "print('x' * 300_000)")

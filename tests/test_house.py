@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from house_rules import MOST_LINES, ROOT, habits, import_circles, leaning, walls
+from house_rules import MOST_LINES, ROOT, habits, import_circles, imported, leaning, walls
 
 LAB = "notebooks/lessons/broadcast/"
 FILES = sorted(
@@ -40,6 +40,14 @@ def test_the_engine_knows_no_lab():
     """Which modules hold plans is written outside; the engine's own words name no lab."""
     engine = [path for path in FILES if path.parent.name == "engine"]
     assert [path.name for path in engine if re.search(r"\blessons\b", path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(("room", "later"), [("report", ("card", "batch")), ("card", ("batch",))])
+def test_a_report_knows_no_card_and_a_card_no_batch(room, later):
+    rooms = {
+        tuple(name.split(".")[:2]) for file in FILES if file.parent.name == room for _, name in imported(file, ROOT)
+    }
+    assert not rooms & {("labkit", name) for name in later}
 
 
 def test_an_import_circle_is_found(tmp_path):

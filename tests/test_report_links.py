@@ -7,8 +7,7 @@ import pytest
 from nbconvert.filters import markdown2html
 
 from labkit.batch.__main__ import main
-from labkit.batch.glossary import within_report, write_glossary
-from labkit.batch.pages import loads
+from labkit.batch.pages import loads, within_report, write_glossary
 from labkit.repository import REPOSITORY
 
 LINKS = """text: # First

@@ -14,19 +14,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from labkit.batch.publish import rebuild
+from labkit.batch.run import Batch
 from labkit.card.__main__ import add_arguments
-from labkit.engine.folder import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
+from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
-from labkit.engine.workplace import nodes_wanted
+from labkit.engine.run_folder import make_private
+from labkit.report.kept_reports import RECORD
+from labkit.report.node_lock import NodeHeld, hold_node
+from labkit.report.record import Record
 from labkit.repository import NOTEBOOKS, chosen_notebooks
-
-from .keep import RECORD
-from .publish import rebuild
-from .record import Record
-from .run import Batch
-from .turn import Held, turn
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,9 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.report_only:
             return rebuild(Record.load(report / RECORD), notebooks, report)
-        with turn(chosen.wait, tqdm.write):
+        with hold_node(chosen.wait, tqdm.write):
             return Batch(notebooks, parameters, report, rest_of_card=every).run(chosen.resume, chosen.fail_on)
-    except (Held, NoLocksFolder) as error:
+    except (NodeHeld, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
     except OSError as error:
         parser.exit(2, f"{report} cannot be written any more ({error.strerror}); what ran before is kept in it\n")

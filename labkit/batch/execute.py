@@ -14,9 +14,8 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from papermill.exceptions import PapermillExecutionError
 
+from labkit.report.record import FAILED, INTERRUPTED, Outcome
 from labkit.repository import REPOSITORY
-
-from .record import FAILED, INTERRUPTED, Outcome
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}

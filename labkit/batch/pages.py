@@ -1,4 +1,7 @@
-"""Turns an executed notebook into one HTML page that shows everything and loads nothing from anywhere."""
+"""Turns an executed notebook into one HTML page that shows everything and loads nothing from anywhere.
+
+The pages link to each other and to the report's copy of the glossary.
+"""
 
 import logging
 import re
@@ -11,13 +14,16 @@ import nbconvert
 import nbformat
 from jinja2 import DictLoader, pass_context
 from nbconvert import HTMLExporter
+from nbconvert.filters import markdown2html
 from traitlets.config import Config
 
-from labkit.engine.folder import replace_file
+from labkit.engine.run_folder import replace_file
+from labkit.report.page import COLOURS, write_page
+from labkit.report.record import Outcome
 
-from .frame import COLOURS
-from .glossary import HOME, within_report
-from .record import Outcome
+GLOSSARY_SOURCE, GLOSSARY_PAGE, HOME = "glossary.md", "glossary.html", "index.html"
+_NOTEBOOK = re.compile(r'href="(\d\d_\w+)\.ipynb(#[^"]*)?"')
+_GLOSSARY = re.compile(rf'href="{re.escape(GLOSSARY_SOURCE)}(#[^"]*)?"')
 
 # nbconvert's own page fetches require.js, MathJax, Mermaid and the widgets' code: without a network nothing of it
 # shows, so those blocks are empty here and a widget is a line that says where it can be moved.
@@ -78,7 +84,9 @@ _STYLE_LOADS = re.compile(r"""(?:@import\s+(?!url)|url\()\s*['"]?([^'")\s;]+)"""
 _LOADING = {"href": {"link"}, "data": {"object"}, "poster": {"video"}, "srcset": {"img", "source"}}
 
 
-def write_page(executed: Path, page: Path, outcome: Outcome, folder: Path, names: Collection[str] = ()) -> list[str]:
+def write_notebook_page(
+    executed: Path, page: Path, outcome: Outcome, folder: Path, names: Collection[str] = ()
+) -> list[str]:
     """Writes the page of an executed notebook and gives the addresses that it would load (none, where all is well).
 
     Images that text cells name are embedded from `folder`, where the notebook stands. `names` are the notebooks of the
@@ -186,3 +194,24 @@ class _Loads(HTMLParser):
     def _note(self, address: str) -> None:
         if not address.startswith(("data:", "#")):
             self.addresses.append(address[:200])
+
+
+def within_report(html: str, names: Collection[str]) -> str:
+    """Return a page whose links lead to the report's own pages.
+
+    `names` are the notebooks that have a page or will have one; a link to another notebook leads to the first page.
+    """
+
+    def to_page(link: re.Match) -> str:
+        return f'href="{link[1]}.html{link[2] or ""}"' if link[1] in names else f'href="{HOME}"'
+
+    return _GLOSSARY.sub(lambda link: f'href="{GLOSSARY_PAGE}{link[1] or ""}"', _NOTEBOOK.sub(to_page, html))
+
+
+def write_glossary(folder: Path, report: Path) -> None:
+    """Write the glossary of the notebooks' folder as a page of the report; nothing where there is no glossary."""
+    source = folder / GLOSSARY_SOURCE
+    if source.is_file():
+        body = markdown2html(source.read_text(encoding="utf-8"))
+        back = f'<p class="lead"><a href="{HOME}">← All notebooks</a></p>'
+        write_page(f"{back}\n{body}", report / GLOSSARY_PAGE)

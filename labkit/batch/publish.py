@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import sys
+from html import escape
 from pathlib import Path
 
-from labkit.batch.claims import write_claims
-from labkit.batch.glossary import write_glossary
-from labkit.batch.index import write_index
-from labkit.batch.keep import RECORD, executed_file, page_file
-from labkit.batch.pages import write_page
-from labkit.batch.record import FAILED, OK, Outcome, Record
+import pandas as pd
+
+from labkit.batch.pages import write_glossary, write_notebook_page
 from labkit.card.publish import print_result, publish_card
+from labkit.claims import claims_of, labs_with_claims
+from labkit.report.first_page import write_first_page
+from labkit.report.kept_reports import RECORD, executed_file, page_file
+from labkit.report.page import write_page
+from labkit.report.record import FAILED, OK, Outcome, Record
+from labkit.story.claims import HEADS, VERDICTS, cells_of
+
+CLASS_OF_VERDICT = {True: "ok", False: "failed", None: "interrupted"}
+INTRODUCTION = (
+    "Each row is a claim of a published report: the figure that it prints, and the figure that this workbook "
+    "recomputes from a formula, from other published figures, or from a recorded run. Reasons follow for claims that "
+    "do not hold or cannot be decided."
+)
 
 
 def publish(outcome: Outcome, folder: Path, record: Record, report: Path, names: set[str]) -> None:
@@ -24,12 +35,12 @@ def publish(outcome: Outcome, folder: Path, record: Record, report: Path, names:
     try:
         write_glossary(folder, report)
         if executed.exists():
-            loads = write_page(executed, page_file(report, outcome.name), outcome, folder, names)
+            loads = write_notebook_page(executed, page_file(report, outcome.name), outcome, folder, names)
             if loads and outcome.status == OK:
                 outcome.status, outcome.why = FAILED, f"its page needs files from elsewhere: {', '.join(loads)}"
     finally:  # where there is no room for the page, there may be some for what its notebook came to
         record.save(report / RECORD)
-    write_index(record, report / "index.html")
+    write_first_page(record, report / "index.html")
 
 
 def rebuild(record: Record, notebooks: list[Path], report: Path) -> int:
@@ -44,3 +55,49 @@ def rebuild(record: Record, notebooks: list[Path], report: Path) -> int:
         publish(outcome, paths[outcome.name].parent, record, report, {*record.outcomes})
     print_result(again, publish_card(record, report), report)
     return 0
+
+
+def write_claims(path: Path) -> None:
+    """Write `path`, a page with the claims of all labs; a lab whose claims cannot be recomputed is named with why.
+
+    A damaged recording in one lab thus costs neither the other labs' claims nor the run of the notebooks.
+    """
+    sections, tables = [], []
+    for lab in labs_with_claims():
+        try:
+            tables.append(claims_of(lab))
+            sections.append(_claims_section(lab, tables[-1]))
+        except Exception as error:
+            why = f"not recomputed: {type(error).__name__}: {error}"
+            sections.append(f'<h2>{escape(lab)}</h2><div class="why">{escape(why)}</div>')
+    verdicts = [holds for table in tables for holds in table["holds"]]
+    counts = (
+        f"Of {len(verdicts)} claims {verdicts.count(True)} hold, {verdicts.count(False)} do not hold, "
+        f"and {verdicts.count(None)} cannot be decided"
+    )
+    body = f"""<p class="lead"><a href="index.html">← All notebooks</a></p>
+<h1>What published reports claim</h1>
+<p class="lead">{escape(INTRODUCTION)}<br>{escape(counts)}.</p>
+{"".join(sections)}"""
+    write_page(body, path)
+
+
+def _claims_section(lab: str, table: pd.DataFrame) -> str:
+    *names, verdict = HEADS
+    heads = "".join(f"<th>{escape(head)}</th>" for head in names) + f'<th class="result">{escape(verdict)}</th>'
+    records = table.to_dict("records")
+    reasons = "".join(
+        f"<li><em>{escape(row['says'])}</em> ({escape(row['report'])}): {escape(row['reason'])}</li>"
+        for row in records
+        if row["holds"] is not True
+    )
+    return f"""<h2>{escape(lab)}</h2>
+<table><thead><tr>{heads}</tr></thead>
+<tbody>{"".join(map(_claim_row, records))}</tbody></table>
+<ul>{reasons}</ul>
+"""
+
+
+def _claim_row(row: dict) -> str:
+    cells = "".join(f"<td>{escape(text)}</td>" for text in cells_of(row))
+    return f'<tr>{cells}<td class="result {CLASS_OF_VERDICT[row["holds"]]}">{VERDICTS[row["holds"]]}</td></tr>\n'

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from labkit.batch.index import duration
-from labkit.batch.keep import RECORD, all_reports
-from labkit.batch.record import OK, Machine, Outcome, Record
+from labkit.report.first_page import duration
+from labkit.report.kept_reports import RECORD, all_reports
+from labkit.report.record import OK, Machine, Outcome, Record
 from labkit.repository import REPOSITORY
 
 _CODE = (

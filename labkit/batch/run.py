@@ -7,20 +7,19 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from labkit.batch.claims import write_claims
 from labkit.batch.execute import declared, execute, read
-from labkit.batch.index import duration
-from labkit.batch.keep import RECORD, executed_file, make_way
-from labkit.batch.publish import publish
-from labkit.batch.record import INTERRUPTED, OK, Outcome, Record
+from labkit.batch.publish import publish, write_claims
 from labkit.batch.resume import Clock, digest, is_done
 from labkit.card.__main__ import status_of
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import launched_by, of_runs
-from labkit.engine.receipt import LAUNCHED_FOR
+from labkit.engine.launches import LAUNCHED_FOR
 from labkit.node import here
+from labkit.report.first_page import duration
+from labkit.report.kept_reports import RECORD, executed_file, keep_earlier_report
+from labkit.report.record import INTERRUPTED, OK, Outcome, Record
 
 
 class Batch:
@@ -40,7 +39,7 @@ class Batch:
         """Run what is to be run, and give the exit status."""
         clock, to_run = Clock(self.report, self.machine), self._to_run(resume)
         names = [path.stem for path in to_run]
-        announce(make_way(self.report, names, only_ok=resume, fresh=self.rest_of_card and not resume))
+        announce(keep_earlier_report(self.report, names, only_ok=resume, fresh=self.rest_of_card and not resume))
         record = Record.load(self.report / RECORD)
         record.machine, record.node = self.machine, node_facts(here())
         self.pages = {*record.outcomes, *names}

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import nbformat
 
+from labkit.batch.execute import execute
+from labkit.report.record import OK
 from labkit.repository import chosen_notebooks
-
-from .execute import execute
-from .record import OK
 
 CHECKED = "nbval-check-output"
 

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from labkit.batch.keep import RECORD, make_way
-from labkit.batch.record import Record
-from labkit.batch.turn import Held, turn
 from labkit.card.cards import Card, failing, node_facts
 from labkit.card.formats import measured_text
 from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import key_figures
-from labkit.engine.folder import make_private, runs_folder
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.locks import NoLocksFolder
+from labkit.engine.run_folder import make_private, runs_folder
 from labkit.node import here
+from labkit.report.kept_reports import RECORD, keep_earlier_report
+from labkit.report.node_lock import NodeHeld, hold_node
+from labkit.report.record import Record
 
 LEVEL = re.compile(r"impossible|below(=\d+(\.\d+)?)?")
 
@@ -75,9 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
     heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with turn(chosen.wait, tqdm.write):
+        with hold_node(chosen.wait, tqdm.write):
             return _make(report, chosen.labs or None, chosen.fail_on)
-    except (Held, NoLocksFolder) as error:
+    except (NodeHeld, NoLocksFolder) as error:
         parser.exit(2, f"{error}\n")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
-    announce(make_way(report, (), fresh=True))
+    announce(keep_earlier_report(report, (), fresh=True))
     make_private(report)
     record = Record(machine=machine(), node=node_facts(here()))
     record.card_runs = measure_card(tqdm.write, labs=labs, progress=sys.stderr.isatty())

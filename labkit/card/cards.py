@@ -126,11 +126,6 @@ def host_name() -> str:
     return os.environ.get("LABKIT_NODE") or platform.node()
 
 
-def named(label: str, host: str | None) -> str:
-    """Return a node in words: its host, where that is known, and what it is."""
-    return f"{host}: {label}" if host else label
-
-
 def node_facts(node: Node) -> dict[str, Any]:
     """Return what a card says of its node. `id` tells nodes apart that share a folder: from the GPUs, else the host."""
     names = sorted(filter(None, (gpu.uuid for gpu in node.gpus))) or [platform.node()]
@@ -204,7 +199,7 @@ def _judged(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[
 def _notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
     """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
     differences = differing(here.conditions, reference.conditions)
-    return [each.said("this run", "the reference") for each in differences if figure.by_host or not each.host_only]
+    return [each.sentence("this run", "the reference") for each in differences if figure.by_host or not each.host_only]
 
 
 def together(measured: Iterable[Reading | Row]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from itertools import groupby
 from pathlib import Path
 
 from labkit.card.cards import FILE, Card, CardError, Row, together
-from labkit.card.reports import find_card, history
+from labkit.card.history import find_card, history
 from labkit.card.verdicts import FENCE, percent_text
-from labkit.engine.folder import runs_folder
+from labkit.engine.run_folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
 from labkit.story.units import number
@@ -104,7 +104,7 @@ def changed_conditions(first: Card, second: Card) -> list[str]:
     return sentences
 
 
-def told(first: Card, second: Card, names: tuple[str, str]) -> str:
+def comparison_text(first: Card, second: Card, names: tuple[str, str]) -> str:
     """Return the comparison for a terminal: what changed beyond noise, then what did not, then the conditions."""
     compared = changes(first, second)
     lines = [f"{names[0]} ({first.date.replace('T', ' ')}) → {names[1]} ({second.date.replace('T', ' ')})", ""]
@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CardError as error:
         print(error, file=sys.stderr)
         return 2
-    print(told(a, b, (first, second)))
+    print(comparison_text(a, b, (first, second)))
     return 0
 
 

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from labkit.batch.record import CardRuns
 from labkit.card.readings import card_plans, figures_of, of_runs
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.launching import launch
+from labkit.report.record import CardRuns
 
 LIMIT_S = 300.0  # of one launch: on a sound node each takes seconds
 
@@ -55,7 +55,7 @@ def _one_agent(plans: Sequence[Any]) -> Iterator[None]:
     with ExitStack() as stack:
         if plans:
             with suppress(OSError):  # each launch tries again, and tells why none starts
-                stack.enter_context(Session.lent(*dict.fromkeys(plan.worker for plan in plans)))
+                stack.enter_context(Session.borrow(*dict.fromkeys(plan.worker for plan in plans)))
         yield
 
 

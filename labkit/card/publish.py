@@ -6,13 +6,14 @@ import itertools
 from datetime import datetime
 from pathlib import Path
 
-from labkit.batch.index import summary, write_index
-from labkit.batch.record import Machine, Outcome, Record
 from labkit.card.cards import Card, host_name, make_card, node_facts
 from labkit.card.formats import to_text, write_card
+from labkit.card.page import STYLE, card_html
 from labkit.card.readings import Reading
 from labkit.card.trends import write_trends
 from labkit.node import here, why_no_gpu_is_visible
+from labkit.report.first_page import summary, write_first_page
+from labkit.report.record import Machine, Outcome, Record
 
 
 def publish_card(record: Record, report: Path) -> Card:
@@ -20,7 +21,7 @@ def publish_card(record: Record, report: Path) -> Card:
     card = card_of(record)
     write_card(card, report)
     write_trends(report)
-    write_index(record, report / "index.html", card)
+    write_first_page(record, report / "index.html", card_html(card), STYLE)
     return card
 
 

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.folder import runs_folder
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
+from labkit.engine.run_folder import runs_folder
 from labkit.node.comparability import key_conditions
 from labkit.repository import RECORDED, lesson_names
 from labkit.tables.measures import Measure, Measured, measures_of

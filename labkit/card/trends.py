@@ -9,12 +9,13 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labkit.batch.frame import COLOURS, write_page_of
-from labkit.card.cards import Row, named
+from labkit.card.cards import Row
+from labkit.card.history import History, history
 from labkit.card.page import CLASSES
-from labkit.card.reports import History, history
 from labkit.card.verdicts import KINDS, NOT_MEASURED
 from labkit.charts import canvas
+from labkit.report.page import COLOURS, write_page
+from labkit.report.record import node_name
 from labkit.story.units import number
 from labkit.tables.measures import LOWER
 
@@ -45,7 +46,7 @@ def write_trends(report: Path) -> Path | None:
     of_this_node = past.of_node(past.cards[-1][1].node.get("id", ""))
     if len(of_this_node.cards) < _LEAST:
         return None
-    write_page_of(trends_page(of_this_node), report / FILE, STYLE)
+    write_page(trends_page(of_this_node), report / FILE, STYLE)
     return report / FILE
 
 
@@ -57,7 +58,7 @@ def trends_page(past: History) -> str:
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in past.problems)
     return f"""<p class="lead"><a href="index.html">← The report</a></p>
 <h1>Key figures by date</h1>
-<p class="lead">{escape(named(newest.node["label"], newest.node.get("host")))}, {len(past.cards)} cards.
+<p class="lead">{escape(node_name(newest.node["label"], newest.node.get("host")))}, {len(past.cards)} cards.
 Each scale begins at zero; a line on top is the physical limit, a grey band the middle half of the recorded
 reference's repeats.
 A dot's colour is its verdict: {colours}.</p>

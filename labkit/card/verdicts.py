@@ -30,7 +30,7 @@ THRESHOLD = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FigureVerdict:
     """One of KINDS, the words for it, and the reference it is based on (None where there is none).
 
     percent: by how much the figure is worse than the reference's median; negative where it is better; NaN without one.
@@ -48,7 +48,9 @@ def fence(reading: Reading, better: str) -> float:
     return reading.high + reach if better == LOWER else reading.low - reach
 
 
-def judge(figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str = "") -> Verdict:
+def judge(
+    figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str = ""
+) -> FigureVerdict:
     """Return what the figure says of a node with so many GPUs; `why` it was not measured, where that is known.
 
     `recorded` are the readings of this figure on the node's GPU model.
@@ -56,21 +58,21 @@ def judge(figure: Measure, here: Reading | None, recorded: Sequence[Reading], gp
     if here is None:
         few = f"needs {figure.least_gpus} GPU{'s' * (figure.least_gpus > 1)}" if gpus < figure.least_gpus else ""
         reason = few or why
-        return Verdict(NOT_MEASURED, f"{NOT_MEASURED}: {reason}" if reason else NOT_MEASURED)
+        return FigureVerdict(NOT_MEASURED, f"{NOT_MEASURED}: {reason}" if reason else NOT_MEASURED)
     if contradicts_physics(figure, here):
-        return Verdict(IMPOSSIBLE, "impossible: check the clock")
+        return FigureVerdict(IMPOSSIBLE, "impossible: check the clock")
     same = [reading for reading in recorded if reading.setting == here.setting]
     if not same:
-        return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_lacks(here, recorded)}")
+        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_lacks(here, recorded)}")
     nearest = min(same, key=lambda reading: _worse_by(figure, here, reading))
     percent = _worse_by(figure, here, nearest)
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
     if not all(side * at_best > side * fence(reading, figure.better) for reading in same):
-        return Verdict(SOUND, SOUND, nearest, percent)
+        return FigureVerdict(SOUND, SOUND, nearest, percent)
     if reason := disturbed(here, nearest):
-        return Verdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
-    return Verdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
+        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
+    return FigureVerdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
 
 
 def contradicts_physics(figure: Measure, here: Reading) -> bool:

@@ -15,19 +15,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from labkit import node
-from labkit.cluster.follow import RemoteWatch
-from labkit.cluster.interface import addresses, chosen
-from labkit.engine.bars import Bars
+from labkit.cluster.connectivity import choose_interface, ipv4_addresses
+from labkit.cluster.watch import RemoteWatch
 from labkit.engine.errors import ClusterError
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches, omp_num_threads
-from labkit.engine.lines import read_lines
+from labkit.engine.json_lines import read_lines
+from labkit.engine.launch_settings import Settings
+from labkit.engine.launches import Launches, ResourceUsage, omp_num_threads
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK
-from labkit.engine.receipt import Receipt
+from labkit.engine.progress import ProgressBars
 from labkit.engine.run import Run
 from labkit.engine.session import Session
-from labkit.engine.workplace import Settings
 from labkit.repository import REPOSITORY
 
 
@@ -40,10 +39,10 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
     settings, here = Settings.read(), node.here()
     plan = plan.with_gpus(plan.gpus * nodes)
     run = Run.create(plan, *(here,) * nodes)
-    bars = Bars(plan, progress)
+    bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts:
         try:
-            launches = ByHand(run, HandReceipt(run), bars, patience_s=patience_s, limit_s=limit_s)
+            launches = ByHand(run, ByHandUsage(run), bars, patience_s=patience_s, limit_s=limit_s)
             launches.settings = settings
             launches.run_all(interrupts)
         finally:
@@ -55,7 +54,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
 def lines_to_paste(run: Run, launch: int, first_point: int, settings: Settings) -> list[str]:
     """Return the command of each machine. Raises ClusterError where the interface has no address."""
     try:
-        interface, address = chosen(settings.interface or _first_interface())
+        interface, address = choose_interface(settings.interface or _first_interface())
     except ValueError as error:
         raise ClusterError(f"this machine: {error}") from None
     with socket.socket() as free:
@@ -84,7 +83,7 @@ def lines_to_paste(run: Run, launch: int, first_point: int, settings: Settings) 
 
 def _first_interface() -> str:
     """Return the first interface that leads anywhere but to this machine."""
-    return next((name for name in addresses() if name != "lo"), "lo")
+    return next((name for name in ipv4_addresses() if name != "lo"), "lo")
 
 
 class HandSession:
@@ -102,7 +101,7 @@ class HandSession:
     def leave(self) -> None:
         """There is nothing to leave."""
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         return ""
 
     def last_error(self) -> str:
@@ -137,7 +136,7 @@ class ByHand(Launches):
     settings: Settings
 
     @contextmanager
-    def lent_session(self) -> Iterator[Session]:
+    def borrow_session(self) -> Iterator[Session]:
         session: Any = HandSession()
         yield session
 
@@ -148,13 +147,13 @@ class ByHand(Launches):
             print(f"\n# machine {index}{' (this one)' if not index else ''}\n{line}")
 
 
-class HandReceipt(Receipt):
+class ByHandUsage(ResourceUsage):
     """What is known of a run whose processes are on other machines."""
 
     def __init__(self, run: Run):
         self.run = run
 
-    def more(self) -> dict[str, Any]:
+    def more_fields(self) -> dict[str, Any]:
         """Return how far the clocks of the machines are apart."""
         return {"clocks": measured_clocks(self.run)}
 

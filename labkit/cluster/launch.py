@@ -9,17 +9,16 @@ from typing import Any
 
 from labkit.cluster import slurm
 from labkit.cluster.by_hand import launch_by_hand, measured_clocks
-from labkit.cluster.follow import NodesWatch
-from labkit.cluster.lending import lent_nodes
 from labkit.cluster.session import NodesSession
-from labkit.engine.bars import Bars
+from labkit.cluster.session_cache import nodes_session
+from labkit.cluster.watch import NodesWatch
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launches import Launches
+from labkit.engine.launch_settings import Settings
+from labkit.engine.launches import Launches, ResourceUsage
 from labkit.engine.plan import Plan
-from labkit.engine.receipt import Receipt
+from labkit.engine.progress import ProgressBars
 from labkit.engine.run import Run
-from labkit.engine.workplace import Settings
 from labkit.node import Node
 
 
@@ -43,16 +42,16 @@ def launch_on_nodes(
         notice(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
         nodes = 1
     plan = plan.with_gpus(plan.gpus * nodes)
-    bars = Bars(plan, progress)
+    bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
-            lent = lent_nodes(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
-            session = _entered(lent, stack, interrupts, bars)
+            waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
+            session = _entered(waiting_session, stack, interrupts, bars)
             _require_gpus(plan, session)
             for sentence in differences(session.nodes, session.hosts):
                 notice(sentence, stacklevel=3)
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
-            launches = NodesLaunches(run, NodesReceipt(run, session), bars, patience_s=patience_s, limit_s=limit_s)
+            launches = NodesLaunches(run, NodesUsage(run, session), bars, patience_s=patience_s, limit_s=limit_s)
             launches.session = session
             launches.run_all(interrupts)
         finally:
@@ -62,10 +61,10 @@ def launch_on_nodes(
     return run
 
 
-def _entered(lent: Any, stack: ExitStack, interrupts: Interrupts, bars: Bars) -> NodesSession:
+def _entered(waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: ProgressBars) -> NodesSession:
     """Wait for the nodes; an interrupt meanwhile gives back what was asked for."""
     try:
-        return stack.enter_context(lent)
+        return stack.enter_context(waiting_session)
     except KeyboardInterrupt:
         with interrupts.later():
             stack.close()
@@ -85,20 +84,20 @@ def _require_gpus(plan: Plan, session: NodesSession) -> None:
 
 def differences(nodes: tuple[Node, ...], hosts: tuple[str, ...]) -> list[str]:
     """Return in which respects the nodes differ: a run is as fast as its slowest node."""
-    looks = {
+    description_of = {
         "GPUs": lambda node: node.label if node.gpus else "none",
         "drivers": lambda node: node.driver or "none",
         "power caps": lambda node: ", ".join(sorted({f"{gpu.power_limit_w} W" for gpu in node.gpus})) or "none",
         "CPUs": lambda node: node.cpu_name,
         "usable cores": lambda node: str(node.cores),
     }
-    found = []
-    for what, look in looks.items():
-        values = [look(node) for node in nodes]
+    sentences = []
+    for respect, describe in description_of.items():
+        values = [describe(node) for node in nodes]
         if len(set(values)) > 1:
             each = "; ".join(f"{host}: {value}" for host, value in zip(hosts, values, strict=True))
-            found.append(f"the nodes of this run have different {what} ({each})")
-    return found
+            sentences.append(f"the nodes of this run have different {respect} ({each})")
+    return sentences
 
 
 class NodesLaunches(Launches):
@@ -107,20 +106,20 @@ class NodesLaunches(Launches):
     follower = NodesWatch
 
     @contextmanager
-    def lent_session(self) -> Iterator[NodesSession]:
+    def borrow_session(self) -> Iterator[NodesSession]:
         assert isinstance(self.session, NodesSession), "it was lent for the whole run"
         yield self.session
 
 
-class NodesReceipt(Receipt):
+class NodesUsage(ResourceUsage):
     """What a run over several nodes took and gave back: the stations have counted what was left on each."""
 
     def __init__(self, run: Run, session: NodesSession):
         self.run, self.session = run, session
 
-    def left(self) -> int:
-        return super().left() + self.session.left(self.run)
+    def processes_left(self) -> int:
+        return super().processes_left() + self.session.processes_left(self.run)
 
-    def more(self) -> dict[str, Any]:
+    def more_fields(self) -> dict[str, Any]:
         """Return the job, and by how much each node's clock was ahead of node 0's."""
         return {"job": self.session.allocation.number, "clocks": measured_clocks(self.run)}

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from labkit.cluster import spread
-from labkit.cluster.job import Allocation
+from labkit.cluster import namespace_srun
+from labkit.cluster.allocation import Allocation
 from labkit.cluster.slurm import Job
 from labkit.engine.errors import ClusterError
 from labkit.node.network import LENT_LINK
@@ -30,8 +30,8 @@ PROGRAMS = {
 }  # and Debian's packages
 ADDRESSES = ("10.99.0.1", "10.99.0.2")  # nobody else sees them
 SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where the programs are, outside a user's PATH
-TRY = "ip link add name a0 type veth peer name b0 && tc qdisc add dev a0 root tbf rate 9mbit burst 9kb latency 9ms"
-TRY_SECONDS = 10.0
+TRIAL = "ip link add name a0 type veth peer name b0 && tc qdisc add dev a0 root tbf rate 9mbit burst 9kb latency 9ms"
+TRIAL_SECONDS = 10.0
 
 
 @functools.cache
@@ -43,16 +43,16 @@ def why_not() -> str:
         return f"two network namespaces need {', '.join(sorted(missing))}, which this machine does not have"
     if os.geteuid():
         return "only root may make two network namespaces with a shaped link"
-    command = ["unshare", "--net", "--", "bash", "-c", TRY]
+    command = ["unshare", "--net", "--", "bash", "-c", TRIAL]
     try:
-        tried = subprocess.run(
-            command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=TRY_SECONDS
+        trial = subprocess.run(
+            command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=TRIAL_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"two network namespaces cannot be made here ({error})"
-    if tried.returncode:
-        said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return f"even root may not make network namespaces with a shaped link here ({said})"
+    if trial.returncode:
+        reason = (trial.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return f"even root may not make network namespaces with a shaped link here ({reason})"
     return ""
 
 
@@ -79,11 +79,11 @@ class Namespaces(Allocation):
 
     def srun(self, nodes: int) -> list[str]:
         """Return the command that starts one process in each namespace."""
-        script = [sys.executable, "-P", str(Path(spread.__file__)), LENT_LINK, ",".join(ADDRESSES)]
+        script = [sys.executable, "-P", str(Path(namespace_srun.__file__)), LENT_LINK, ",".join(ADDRESSES)]
         return ["env", f"PATH={search_path()}", *script]
 
 
-def lend(nodes: int) -> Namespaces:
+def lend_namespaces(nodes: int) -> Namespaces:
     """Return two namespaces. Raises ClusterError where this machine lends none, or not as many."""
     if nodes != 2:
         raise ClusterError(f"the launch wants {nodes} node(s), and network namespaces are lent as two: set nodes=2")

@@ -15,25 +15,31 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from labkit.cluster import job
-from labkit.cluster.desk import STATION_SAYS, Desk
-from labkit.cluster.source import source_digest, source_state
+from labkit.cluster.allocation import Allocation
+from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
+from labkit.engine.launch_settings import Settings
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, code_state, environment, import_path
-from labkit.engine.workplace import Settings
 from labkit.node import Node
+from labkit.repository import source_digest, source_state
 
 START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk
 POLL_SECONDS = 0.05
 STATE_SECONDS = 6.0  # for Slurm to know why the stations have ended
-LOOK_SECONDS = 10.0  # for all stations to look around and answer
-LOOKED = re.compile(r'{"look": ')
-LOST = re.compile(r"^srun: error: (?P<host>\S+): tasks? (?P<task>\d+): (?P<how>.*)$", re.M)
+PROBE_SECONDS = 10.0  # for all stations to look around and answer
+PROBED = re.compile(r'{"probe": ')
+LOST_TASK = re.compile(r"^srun: error: (?P<host>\S+): tasks? (?P<task>\d+): (?P<how>.*)$", re.M)
 # What differs from node to node: each station knows its own.
-OF_A_NODE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "CUDA_VISIBLE_DEVICES", "LABKIT_LAUNCHED", "TRITON_INTERPRET")
-SAME = ("torch", "nccl", "python")  # versions that all nodes share: their workers talk to each other
+NODE_VARIABLES = (
+    "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+    "CUDA_VISIBLE_DEVICES",
+    "LABKIT_LAUNCHED",
+    "TRITON_INTERPRET",
+)
+SAME_VERSIONS = ("torch", "nccl", "python")  # versions that all nodes share: their workers talk to each other
 
 
 class NodesSession(Session):
@@ -43,7 +49,7 @@ class NodesSession(Session):
     """
 
     def __init__(
-        self, modules: tuple[str, ...], allocation: job.Allocation, count: int, settings: Settings, restarts: int = 0
+        self, modules: tuple[str, ...], allocation: Allocation, count: int, settings: Settings, restarts: int = 0
     ):
         self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
         self.restarts = restarts  # of the job, when it began to run
@@ -51,17 +57,17 @@ class NodesSession(Session):
         self.source, self.source_state = source_digest(), source_state()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
-        self.hosts, self.networks, self.meeting = (), (), {}
+        self.hosts, self.networks, self.rendezvous = (), (), {}
         self.folder_stuck = False  # nothing that is told through the shared folder arrives
         self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
-        self._told: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
-        self._looks: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+        self._outcomes_by_launch: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+        self._probes: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._stopped: set[tuple[str, int]] = set()
-        self._hellos: dict[int, dict[str, Any]] = {}
+        self._hello_of: dict[int, dict[str, Any]] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as srun)
-        self._desk = Desk(count, settings.setup)
+        self._shared = SharedFolder(count, settings.setup)
         python = settings.python or sys.executable
-        station = [python, "-P", "-m", "labkit.cluster.station", str(self._desk.folder), settings.interface]
+        station = [python, "-P", "-m", "labkit.cluster.station", str(self._shared.folder), settings.interface]
         preload = json.dumps({"modules": modules, "path": import_path()})
         # Whether Triton interprets its kernels depends on the node's own GPUs, unless the user has said it.
         exported = {
@@ -70,7 +76,7 @@ class NodesSession(Session):
         kept = {name: value for name, value in os.environ.items() if name == "SLURM_CONF"}
         try:
             self.process = subprocess.Popen(
-                [*allocation.srun(count), "bash", str(self._desk.start), *station],
+                [*allocation.srun(count), "bash", str(self._shared.start), *station],
                 env=exported | kept | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
                 stdin=subprocess.PIPE,
                 stdout=self._log,
@@ -92,20 +98,20 @@ class NodesSession(Session):
         """Stations have folders on their own nodes; one that lost its own is noticed by its launch."""
         return True
 
-    def wait_for_hellos(self) -> None:
+    def wait_for_stations(self) -> None:
         """Wait for the stations of all nodes. Raises ClusterError where one does not come, or they differ too much."""
         begun = time.monotonic()
-        while len(self._hellos) < self.count:
+        while len(self._hello_of) < self.count:
             alive = self.alive()
             self._read()
-            missing = sorted({*range(self.count)} - {*self._hellos})
+            missing = sorted({*range(self.count)} - {*self._hello_of})
             if missing and not alive:
-                raise ClusterError(f"no station started on node(s) {_listed(missing)}: {self.how_it_ended()}")
+                raise ClusterError(f"no station started on node(s) {_joined(missing)}: {self.how_it_ended()}")
             if time.monotonic() > begun + START_SECONDS:
                 why = self.last_error() or "srun says nothing"
-                raise ClusterError(f"no station on node(s) {_listed(missing)} within {START_SECONDS:.0f} s: {why}")
+                raise ClusterError(f"no station on node(s) {_joined(missing)} within {START_SECONDS:.0f} s: {why}")
             time.sleep(POLL_SECONDS)
-        hellos = [self._hellos[index] for index in range(self.count)]
+        hellos = [self._hello_of[index] for index in range(self.count)]
         self.hosts = tuple(hello["host"] for hello in hellos)
         for index, hello in enumerate(hellos):
             if "error" in hello:
@@ -114,13 +120,13 @@ class NodesSession(Session):
         self.networks = tuple(hello["network"] for hello in hellos)
         self._require_alike(hellos)
         self.peers = [(hello["address"], hello["port"]) for hello in hellos]
-        self.meeting = {"address": self.peers[0][0], "port": self.peers[0][1], "nodes": self.count}
+        self.rendezvous = {"address": self.peers[0][0], "port": self.peers[0][1], "nodes": self.count}
 
     def _require_alike(self, hellos: list[dict[str, Any]]) -> None:
-        for what in SAME:
-            found = [node.versions.get(what) for node in self.nodes]
-            if len(set(found)) > 1:
-                each = ", ".join(f"{version} on {host}" for version, host in zip(found, self.hosts, strict=True))
+        for what in SAME_VERSIONS:
+            versions = [node.versions.get(what) for node in self.nodes]
+            if len(set(versions)) > 1:
+                each = ", ".join(f"{version} on {host}" for version, host in zip(versions, self.hosts, strict=True))
                 raise ClusterError(f"all nodes need the same version of {what}: {each}. Set `setup` or `python`")
         if others := [host for host, hello in zip(self.hosts, hellos, strict=True) if hello["source"] != self.source]:
             where = f"{', '.join(others)} {'has' if len(others) == 1 else 'have'} another one than this kernel"
@@ -131,71 +137,76 @@ class NodesSession(Session):
         if "environment" in request:
             self.token = secrets.token_hex(16)
             wanted, key = request["environment"], (request["environment"][MARK], request["launch"])
-            self._told.pop(key, None)
+            self._outcomes_by_launch.pop(key, None)
             self._stopped.discard(key)
-            changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*OF_A_NODE}
+            changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*NODE_VARIABLES}
             changes = {name: wanted[name] for name in changed}
-            meeting = self.meeting | {"token": self.token}
+            rendezvous = self.rendezvous | {"token": self.token}
             workers = request["workers"] // self.count
-            request |= {"environment": changes, "meeting": meeting, "workers": workers}
+            request |= {"environment": changes, "rendezvous": rendezvous, "workers": workers}
         elif "stop" in request:
             self._stopped.add((Run(request["stop"]).mark, request["launch"]))
         request["number"] = secrets.token_hex(8)
         self.send(request)
         if not {"environment", "leave"} & {*request}:  # what matters where srun does not reach a station
-            self._desk.append_request(request)
+            self._shared.append_request(request)
 
     def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
         """How the launch ended, once all nodes have told; where one tells of a failure, the others are ended."""
         self._read()
         key = (run.mark, launch)
-        told = self._told.get(key, {})
-        if any(outcome["first"] or outcome["error"] for outcome in told.values()) and key not in self._stopped:
+        outcomes = self._outcomes_by_launch.get(key, {})
+        if any(outcome["first"] or outcome["error"] for outcome in outcomes.values()) and key not in self._stopped:
             self.send_request(stop=str(run.folder), launch=launch)
-        if len(told) < self.count:
+        if len(outcomes) < self.count:
             return None
-        order = sorted(told, key=lambda index: told[index]["unix"])
-        failed = [told[index] for index in order if told[index]["first"] and not told[index].get("stopped")]
-        errors = [told[index]["error"] for index in order if told[index]["error"]]
+        order = sorted(outcomes, key=lambda index: outcomes[index]["unix"])
+        failed = [outcomes[index] for index in order if outcomes[index]["first"] and not outcomes[index].get("stopped")]
+        errors = [outcomes[index]["error"] for index in order if outcomes[index]["error"]]
         exits = failed[0].get("exits", {}) if failed else {}
         first = failed[0]["first"] if failed else []
         return {"first": first, "exits": exits, "statuses": {}, "error": "" if first else next(iter(errors), "")}
 
-    def look(self, run: Run) -> dict[int, dict[str, Any]]:
+    def probe(self, run: Run) -> dict[int, dict[str, Any]]:
         """Have all stations look around; return what each sees, by node, of those that answer within LOOK_SECONDS.
 
         Answers come through srun and through the shared folder: one of them may be what is lost.
         """
         number = secrets.token_hex(8)
-        self.send_request(look=number, folder=str(run.folder), peers=self.peers)
-        deadline, looks = time.monotonic() + LOOK_SECONDS, self._looks[number]
-        while len(looks) < self.count and self.alive() and time.monotonic() < deadline:
+        self.send_request(probe=number, folder=str(run.folder), peers=self.peers)
+        deadline, probes = time.monotonic() + PROBE_SECONDS, self._probes[number]
+        while len(probes) < self.count and self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             self._read()
-            for line in filter(LOOKED.match, super().said().splitlines()):
+            for line in filter(PROBED.match, super().log_tail().splitlines()):
                 with suppress(ValueError):  # it may be cut off in front, or have come half
-                    seen = json.loads(line)
-                    self._looks[seen["look"]].setdefault(seen["node"], seen)
-        return looks
+                    answer = json.loads(line)
+                    self._probes[answer["probe"]].setdefault(answer["node"], answer)
+        return probes
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """What srun and the stations wrote to their log, without answers."""
-        return "\n".join(line for line in super().said().splitlines() if not LOOKED.match(line))
+        return "\n".join(line for line in super().log_tail().splitlines() if not PROBED.match(line))
 
-    def left(self, run: Run) -> int:
+    def processes_left(self, run: Run) -> int:
         """Return how many processes of the run the stations saw left at the ends of its launches."""
-        return sum(one["left"] for (mark, _), told in self._told.items() if mark == run.mark for one in told.values())
+        return sum(
+            outcome["left"]
+            for (mark, _), outcomes in self._outcomes_by_launch.items()
+            if mark == run.mark
+            for outcome in outcomes.values()
+        )
 
     def _read(self) -> None:
-        for index, line in self._desk.told():
+        for index, line in self._shared.new_messages():
             if "hello" in line:
-                self._hellos[index] = line
+                self._hello_of[index] = line
             elif "ending" in line:
                 self.ended_by[index] = line["ending"]
-            elif "look" in line:
-                self._looks[line["look"]][index] = line
+            elif "probe" in line:
+                self._probes[line["probe"]][index] = line
             elif "launch" in line:
-                self._told.setdefault((line["run"], line["launch"]), {})[index] = line
+                self._outcomes_by_launch.setdefault((line["run"], line["launch"]), {})[index] = line
 
     def why_lost(self) -> str:
         """Return how Slurm ended the job, once it says so; "" where the job still runs."""
@@ -217,24 +228,26 @@ class NodesSession(Session):
 
     def lost_node(self) -> int | None:
         """Return on which node a station has ended before the others, as srun tells it; None where it does not."""
-        found = LOST.search(self.said())
-        return int(found["task"]) if found else None
+        lost_task = LOST_TASK.search(self.log_tail())
+        return int(lost_task["task"]) if lost_task else None
 
     def how_it_ended(self) -> str:
         if why := self.why_lost():
             return why
-        lines = self.said().splitlines()
-        if own := next((line for line in lines if line.startswith(STATION_SAYS)), ""):
-            return own.removeprefix(STATION_SAYS)  # the others lose their folder by its end, and fail in their own ways
+        lines = self.log_tail().splitlines()
+        if own_error := next((line for line in lines if line.startswith(STATION_ERROR)), ""):
+            return own_error.removeprefix(
+                STATION_ERROR
+            )  # the others lose their folder by its end, and fail in their own ways
         errors = [line.partition("error: ")[2] or line for line in lines if "error" in line]
-        if refused := next((line for line in errors if "failed on node" in line), ""):
-            return refused  # by a slurmd; that the other nodes' stations were ended follows from it
-        if found := LOST.search(self.said()):
-            return f"node {found['task']} ({found['host']}) has lost its station: {found['how']}"
+        if refusal := next((line for line in errors if "failed on node" in line), ""):
+            return refusal  # by a slurmd; that the other nodes' stations were ended follows from it
+        if lost_task := LOST_TASK.search(self.log_tail()):
+            return f"node {lost_task['task']} ({lost_task['host']}) has lost its station: {lost_task['how']}"
         return "; ".join(dict.fromkeys(errors[:3])) or f"srun ended with status {self.process.poll()}"
 
     def last_error(self) -> str:
-        return next((line for line in reversed(self.said().splitlines()) if "error" in line), "")
+        return next((line for line in reversed(self.log_tail().splitlines()) if "error" in line), "")
 
     def _kill(self) -> None:
         """Have srun end the step; killed outright, it would leave the stations to themselves."""
@@ -245,8 +258,8 @@ class NodesSession(Session):
         super()._kill()
 
     def _clear(self) -> None:
-        self._desk.clear()
+        self._shared.clear()
 
 
-def _listed(numbers: list[int]) -> str:
+def _joined(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))

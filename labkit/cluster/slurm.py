@@ -107,7 +107,7 @@ def available() -> bool:
     return all(shutil.which(name) for name in ("srun", "squeue", "scontrol"))
 
 
-def said(*command: str) -> subprocess.CompletedProcess:
+def run_command(*command: str) -> subprocess.CompletedProcess:
     """Run one of Slurm's commands. Raises ClusterError where it cannot be run or does not answer."""
     try:
         return subprocess.run(
@@ -121,18 +121,18 @@ def said(*command: str) -> subprocess.CompletedProcess:
 
 def clean_environment() -> dict[str, str]:
     """Return the environment without the variables of the kernel's own job, which Slurm's commands read as options."""
-    kept = {"SLURM_CONF"}
-    return {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name in kept}
+    allowed = {"SLURM_CONF"}
+    return {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name in allowed}
 
 
 def job(number: str) -> Job:
     """Return what Slurm knows of the job now. Raises ClusterError where Slurm does not answer."""
-    shown = said("scontrol", "--oneliner", "show", "job", number)
-    if shown.returncode:
-        if "Invalid job id" in shown.stderr:
+    answer = run_command("scontrol", "--oneliner", "show", "job", number)
+    if answer.returncode:
+        if "Invalid job id" in answer.stderr:
             return Job(number)
-        raise ClusterError(f"Slurm does not answer: {shown.stderr.strip()}")
-    fields = dict(re.findall(r"(\w+)=(\S*)", shown.stdout))
+        raise ClusterError(f"Slurm does not answer: {answer.stderr.strip()}")
+    fields = dict(re.findall(r"(\w+)=(\S*)", answer.stdout))
     return Job(
         number,
         state=fields.get("JobState", ""),
@@ -146,19 +146,19 @@ def job(number: str) -> Job:
 
 def place_in_queue(waiting: Job) -> tuple[int, int] | None:
     """Return the job's place by priority among those that wait in its partition, and how many wait."""
-    shown = said(
+    answer = run_command(
         "squeue", "--noheader", "--states=PENDING", f"--partition={waiting.partition}", "--sort=-p,i", "-o", "%i"
     )
-    numbers = [line.strip() for line in shown.stdout.splitlines()]
+    numbers = [line.strip() for line in answer.stdout.splitlines()]
     return (numbers.index(waiting.number) + 1, len(numbers)) if waiting.number in numbers else None
 
 
 def partitions() -> list[str]:
     """Return the names of the cluster's partitions."""
-    shown = said("sinfo", "--noheader", "-o", "%R")
-    return sorted({line.strip() for line in shown.stdout.splitlines() if line.strip()})
+    answer = run_command("sinfo", "--noheader", "-o", "%R")
+    return sorted({line.strip() for line in answer.stdout.splitlines() if line.strip()})
 
 
 def cancel(number: str) -> None:
     """End a job of ours; one that has ended already stays as it is."""
-    said("scancel", "--quiet", number)
+    run_command("scancel", "--quiet", number)

@@ -21,21 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from labkit import node
-from labkit.cluster.desk import STATION_SAYS, is_gone, requests_file, told_file
-from labkit.cluster.interface import chosen, listening
-from labkit.cluster.look import look
-from labkit.cluster.source import source_digest
+from labkit.cluster.connectivity import choose_interface, listen, probe
+from labkit.cluster.shared_folder import STATION_ERROR, is_gone, node_file, requests_file
 from labkit.engine import agent, processes
-from labkit.engine.lines import Lines
+from labkit.engine.json_lines import JsonLines
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import environment
 from labkit.node.network import cards, rate_of
+from labkit.repository import source_digest
 
 GRACE_SECONDS = 3.0  # between asking a run's processes to end and killing them
 REQUEST_SECONDS = 1.0  # between two looks at the file of requests
 AGENT_SECONDS = 1.0  # for the elastic agent to notice that; it may wait for another node, which does not come
-OWN = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # Slurm chooses them on each node
+GPU_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+)  # Slurm chooses them on each node
 Launch = tuple[str, int]  # a run's mark, and which of its launches
 
 
@@ -46,7 +49,7 @@ class Station(agent.RequestHandler):
         super().__init__(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
         self.folder, self.index, self.listener = file.parent, index, listener
         self.interface, self.address = interface
-        self.clean, self.begun_s, self.told = environment(), time.monotonic(), set[Launch]()
+        self.clean, self.begun_s, self.outcomes_told = environment(), time.monotonic(), set[Launch]()
         self.runs: dict[str, Run] = {}
         self._heard, self._hearing = set[Any](), threading.Lock()
         self._telling = threading.RLock()
@@ -56,58 +59,58 @@ class Station(agent.RequestHandler):
         with self._telling:
             if "launch" in outcome:
                 launch = (outcome["run"], outcome["launch"])
-                if launch in self.told:
+                if launch in self.outcomes_told:
                     return
-                self.told.add(launch)
+                self.outcomes_told.add(launch)
                 outcome = outcome | {"left": len(members(self.runs[outcome["run"]]))}
             try:
                 super().tell(outcome | {"unix": time.time()})
                 os.fsync(self._pipe.fileno())
             except OSError as error:  # the kernel learns it from srun, which ends with this process
                 why = f"node {self.index} ({host_name()}) cannot write {self.folder}: {error.strerror}"
-                print(f"{STATION_SAYS}{why}", file=sys.stderr, flush=True)
+                print(f"{STATION_ERROR}{why}", file=sys.stderr, flush=True)
                 self.ending = True
 
     def start(self, request: dict[str, Any]) -> None:
         """Start this node's share of the workers, in the environment of this node."""
-        changes, meeting = request["environment"], request["meeting"]
-        own = {name: os.environ[name] for name in OWN if name in os.environ}
+        changes, rendezvous = request["environment"], request["rendezvous"]
+        own_gpus = {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ}
         listener = self.listener.fileno() if self.listener else None
         network = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": f"={self.interface}"}
         local = {
-            "environment": self.clean | changes | own | network | {"LABKIT_LAUNCHED": repr(time.monotonic())},
+            "environment": self.clean | changes | own_gpus | network | {"LABKIT_LAUNCHED": repr(time.monotonic())},
             "node": self.index,
             "ranks": (self.index * request["workers"], (self.index + 1) * request["workers"]),
             "sampled": self._sampled(request),
-            "meeting": meeting | {"node": self.index, "own_address": self.address, "listener": listener},
+            "rendezvous": rendezvous | {"node": self.index, "own_address": self.address, "listener": listener},
         }
         run = Run(request["folder"])
         self.runs[run.mark] = run
         super().start(request | local)
 
-    def look(self, request: dict[str, Any]) -> None:
+    def probe(self, request: dict[str, Any]) -> None:
         """Tell what this node sees now, on both ways to the kernel: one of them may be what is lost."""
 
         def answer() -> None:
-            seen = look(self.index, self.interface, request["peers"], Run(request["folder"]))
-            seen = {"look": request["look"], "node": self.index, **seen}
-            print(json.dumps(seen), flush=True)
-            self.tell(seen)
+            report = probe(self.index, self.interface, request["peers"], Run(request["folder"]))
+            report = {"probe": request["probe"], "node": self.index, **report}
+            print(json.dumps(report), flush=True)
+            self.tell(report)
 
         threading.Thread(target=answer, daemon=True).start()
 
     def is_new(self, request: dict[str, Any]) -> bool:
         with self._hearing:
-            known = request.get("number") in self._heard
+            was_heard = request.get("number") in self._heard
             self._heard.add(request.get("number"))
-        return not known
+        return not was_heard
 
     def read_requests(self) -> None:
         """Follow what the kernel writes beside what srun brings; where the file is removed, this station ends."""
-        requests = Lines(file := requests_file(self.folder), elsewhere=True)
+        requests = JsonLines(file := requests_file(self.folder), elsewhere=True)
         while not is_gone(file):
             for request in requests.new():
-                agent.obey(request, self)
+                agent.handle(request, self)
             time.sleep(REQUEST_SECONDS)
         self.ending = True
 
@@ -131,7 +134,7 @@ class Station(agent.RequestHandler):
         self.runs.setdefault(run.mark, run)
         terminate(run, GRACE_SECONDS)
         deadline = time.monotonic() + AGENT_SECONDS
-        while (run.mark, launch) not in self.told:
+        while (run.mark, launch) not in self.outcomes_told:
             kill(run)
             if time.monotonic() > deadline:
                 self.tell({"run": run.mark, "launch": launch, "first": [], "error": "it was stopped", "statuses": {}})
@@ -165,13 +168,13 @@ def main(folder: str, name: str) -> None:
     index = int(os.environ["SLURM_PROCID"])
     processes.SlurmTask.number = str(index)
     os.dup2(2, 1)  # what libraries print goes where errors go
-    file = told_file(Path(folder), index)
+    file = node_file(Path(folder), index)
     try:
-        interface = chosen(name)
+        interface = choose_interface(name)
     except ValueError as error:
         Station(file, index, ("", ""), None).hello(error=str(error))
         return
-    listener = listening(interface[1])
+    listener = listen(interface[1])
     station = Station(file, index, interface, listener)
     threading.Thread(target=station.read_requests, daemon=True).start()
     inventory = json.loads(node.here().to_json())

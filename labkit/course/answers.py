@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from labkit.course import record
-from labkit.course.keeping import folder as folder
+from labkit.course.record import answers_folder as folder
 from labkit.course.syntax import is_answered
 from labkit.engine.errors import NowhereToWrite, ShownAsSentence
 from labkit.repository import lesson_names

@@ -10,8 +10,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from labkit.charts import svg
-from labkit.course import guesses, record
+from labkit.course import record
 from labkit.course.lessons import Lesson, lessons
+from labkit.course.predictions import kept_predictions
 from labkit.provenance import of_source
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def progress(course: list[Lesson] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    guessed = {(guess["question"], guess["unit"]) for guess in guesses.kept() if guess.get("guessed") is not None}
+    guessed = {(guess["question"], guess["unit"]) for guess in kept_predictions() if guess.get("guessed") is not None}
     rows = [
         {
             "lesson": lesson.number,

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers, record
-from labkit.course.exercise import called
+from labkit.course.answer_launch import call_answer
 from labkit.course.source import source
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
 from labkit.story.words import say
@@ -82,7 +82,9 @@ class Exercises:
         if options:
             raise TypeError(f"the check of `{exercise.name}` takes no {', '.join(options)}")
         assert exercise.judge is not None, f"{exercise.name} has neither a judge nor a check"
-        given = called(f"{self.lab}.{exercise.name}", [list(arguments) for arguments in exercise.inputs], patience_s)
+        given = call_answer(
+            f"{self.lab}.{exercise.name}", [list(arguments) for arguments in exercise.inputs], patience_s
+        )
         if isinstance(given, Verdict):
             return exercise.on_failure(given)
         return replace(exercise.judge(given), printed=given.printed)

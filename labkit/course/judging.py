@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from labkit.course.exercise import brief, written
+from labkit.course.answer_launch import brief, call_text
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from labkit.story.words import capitalised
@@ -58,7 +58,7 @@ def judge_of(
         for arguments, value, due in zip(cases, given, wanted, strict=True):
             if same(value, due):
                 continue
-            gives = f"{written(name, list(arguments))} gives {_as_read(value, due)}"
+            gives = f"{call_text(name, list(arguments))} gives {_as_read(value, due)}"
             if _form(value) not in forms:
                 missing = " Is a `return` missing on some path?" if value is None else ""
                 faults.setdefault("form", f"{gives}. Return {asked}.{missing}")

@@ -1,19 +1,23 @@
 """The record of a student's work: versions of each answer with their verdicts, hints, solutions that were asked for.
 
 It is kept beside the answers and survives restarts. A folder that cannot be written keeps nothing, and nothing fails.
+Several notebooks write files in that folder, one at a time.
 """
 
 from __future__ import annotations
 
 import difflib
+import fcntl
 import json
+import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
-from labkit.course.keeping import alone, folder
-from labkit.engine.folder import replace_file
+from labkit.engine.run_folder import replace_file
+from labkit.repository import REPOSITORY
 
 FILE, VERSIONS = "coursework.json", "attempts"
 
@@ -39,6 +43,24 @@ class Entry(TypedDict):
     named: dict[str, str]
 
 
+def answers_folder() -> Path:
+    """Return the folder of all answers: $LABKIT_ANSWERS, or notebooks/answers/, which git ignores."""
+    return Path(os.environ.get("LABKIT_ANSWERS") or REPOSITORY / "notebooks" / "answers")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder, and hold its lock: whoever else asks for it waits. Raises OSError where it cannot be made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system that knows no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def entry(name: str) -> Entry:
     """Return what is kept of an exercise, such as "broadcast.pipelined"; an empty entry where nothing is."""
     return entry_in(_read(), name)
@@ -46,7 +68,7 @@ def entry(name: str) -> Entry:
 
 def change(name: str, **changed: Any) -> None:
     """Keep changed fields of an exercise's entry."""
-    with suppress(OSError), alone(folder()):
+    with suppress(OSError), locked(answers_folder()):
         entries = _read()
         entries[name] = {**entry_in(entries, name), **changed}
         _write(entries)
@@ -54,12 +76,12 @@ def change(name: str, **changed: Any) -> None:
 
 def version_file(name: str, number: int) -> Path:
     """Return the file that keeps one version of an answer."""
-    return folder() / VERSIONS / name.replace(".", "_") / f"{number}.py"
+    return answers_folder() / VERSIONS / name.replace(".", "_") / f"{number}.py"
 
 
 def keep_version(name: str, text: str) -> None:
     """Keep a new version of an answer, unless it is the last one's text."""
-    with suppress(OSError), alone(folder()):
+    with suppress(OSError), locked(answers_folder()):
         entries = _read()
         kept = entry_in(entries, name)
         if kept["attempts"] and _text(name, kept["attempts"][-1]["number"]) == text:
@@ -75,7 +97,7 @@ def keep_version(name: str, text: str) -> None:
 
 def keep_outcome(name: str, outcome: str, right: bool) -> None:
     """Keep the verdict on the last version; `right_at` is the first time that one was right."""
-    with suppress(OSError), alone(folder()):
+    with suppress(OSError), locked(answers_folder()):
         entries = _read()
         kept = entry_in(entries, name)
         if kept["attempts"]:
@@ -125,11 +147,11 @@ def entry_in(entries: dict[str, Any], name: str) -> Entry:
 def _read() -> dict[str, Any]:
     """Return all entries; a damaged file keeps none that can be read."""
     try:
-        entries = json.loads((folder() / FILE).read_text(encoding="utf-8"))
+        entries = json.loads((answers_folder() / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}
 
 
 def _write(entries: dict[str, Any]) -> None:
-    replace_file(folder() / FILE, json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)
+    replace_file(answers_folder() / FILE, json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import psutil
 
 from labkit.engine import forkserver, preload
-from labkit.engine.excerpt import clipped
+from labkit.engine.log_text import clipped
 from labkit.engine.processes import KILL_SECONDS, adopt, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
@@ -53,7 +53,7 @@ class RequestHandler:
 
     def start(self, request: dict[str, Any]) -> None:
         """Start a thread for a request of the kernel."""
-        threading.Thread(target=serve, args=(request, self), daemon=True).start()
+        threading.Thread(target=serve_launch, args=(request, self), daemon=True).start()
 
     def stop(self, folder: str, launch: int) -> None:
         """Take note that the kernel ends this launch."""
@@ -68,7 +68,7 @@ class RequestHandler:
             if process.pid in pids:
                 send_signal(process, signal.SIGUSR1)
 
-    def look(self, request: dict[str, Any]) -> None:
+    def probe(self, request: dict[str, Any]) -> None:
         """Only a node among several is asked what it sees of the others."""
 
     def is_new(self, request: dict[str, Any]) -> bool:
@@ -92,9 +92,9 @@ def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
     adopt()
     tempfile.tempdir = folder  # torch unpickles files of known names from there, which nobody else may write
-    attending = threading.Thread(target=attend, args=(kernel_pid, folder, handler), daemon=True)
+    attending = threading.Thread(target=serve_kernel, args=(kernel_pid, folder, handler), daemon=True)
     attending.start()
-    preload.load_wanted()
+    preload.load_from_environment()
     handler.hear_signals()  # as before what was imported
     SERVER.extend(forkserver.start(folder))
     LOADED.set()
@@ -105,7 +105,7 @@ def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     leave(folder, handler)
 
 
-def attend(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
+def serve_kernel(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     """Start a thread for every request until the launches that go on have to end; then leave."""
     try:
         kernel, text = os.pidfd_open(kernel_pid), b""
@@ -123,7 +123,7 @@ def attend(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
                 if any("leave" in request for request in requests):
                     break
                 for request in requests:
-                    obey(request, handler)
+                    handle(request, handler)
     except ProcessLookupError:  # the kernel is gone already
         pass
     finally:
@@ -144,7 +144,7 @@ def leave(folder: str, handler: RequestHandler) -> NoReturn:
     os._exit(0)
 
 
-def obey(request: dict[str, Any], handler: RequestHandler) -> None:
+def handle(request: dict[str, Any], handler: RequestHandler) -> None:
     """Do what the kernel asks for."""
     if not handler.is_new(request):
         return
@@ -152,8 +152,8 @@ def obey(request: dict[str, Any], handler: RequestHandler) -> None:
         handler.stop(request["stop"], request["launch"])
     elif "stacks" in request:
         handler.dump_stacks(request["stacks"], request["pids"])
-    elif "look" in request:
-        handler.look(request)
+    elif "probe" in request:
+        handler.probe(request)
     else:
         # A run whose folder was renamed may have had this name, and been stopped under it.
         STOPPED.discard((request["folder"], request["launch"]))
@@ -193,7 +193,7 @@ def _adopted() -> list[psutil.Process]:
     return [child for child in children if child.pid not in known_pids]
 
 
-def serve(request: dict[str, Any], handler: RequestHandler) -> None:
+def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
     """Run one launch to its end, once torch is loaded, and tell the kernel how each worker's process ended."""
     run = ACTIVE[request["folder"]] = Run(request["folder"])
     run.of_node = request.get("node", 0)

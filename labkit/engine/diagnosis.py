@@ -25,8 +25,8 @@ from labkit.engine.errors import (
     WorkerRaised,
     with_limit,
 )
-from labkit.engine.excerpt import clipped
-from labkit.engine.lines import Lines
+from labkit.engine.json_lines import JsonLines
+from labkit.engine.log_text import clipped
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 
@@ -56,7 +56,7 @@ class Diagnosis:
         self.heard = 0  # events
         self.last: dict[int, str] = {}  # the name of each rank's latest event
         self._events: dict[tuple[int, str], list[dict]] = defaultdict(list)
-        self._files = [Lines(run.events_file(rank), elsewhere=run.node_count > 1) for rank in self.ranks]
+        self._files = [JsonLines(run.events_file(rank), elsewhere=run.node_count > 1) for rank in self.ranks]
         while self.read():
             continue
         self._events.clear()
@@ -120,7 +120,7 @@ class Diagnosis:
             return self._raised(*raised[0][1:])
         why = with_limit((outcome or {}).get("error") or session.how_it_ended())
         sentence = f"the process that starts the workers is lost, and no worker had failed: {why}{self._advice()}"
-        return LauncherLost(sentence, run=self.run, detail=session.said(), logs=self.logs(None))
+        return LauncherLost(sentence, run=self.run, detail=session.log_tail(), logs=self.logs(None))
 
     def _raised(self, rank: int, event: dict) -> RunError:
         message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest

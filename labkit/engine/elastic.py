@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, R
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from labkit.engine import forkserver, meeting
+from labkit.engine import forkserver, rendezvous
 from labkit.engine.enter import HELD, enter
 
 MONITOR_SECONDS = 0.05
@@ -23,18 +23,18 @@ def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dic
     """Start the workers, wait for their end, and return the ranks that failed `first`, their `exits`, and `error`.
 
     The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
-    `meeting` in the request, they are those of several nodes, and meet at a store of the first node.
+    `rendezvous` in the request, they are those of several nodes, and meet at a store of the first node.
     """
-    store, of_nodes = Path(tempfile.gettempdir(), run_id), request.get("meeting")
+    store, of_nodes = Path(tempfile.gettempdir(), run_id), request.get("rendezvous")
     nodes = of_nodes["nodes"] if of_nodes else 1
     config = LaunchConfig(
         min_nodes=nodes,
         max_nodes=nodes,
         nproc_per_node=request["workers"],
         run_id=run_id,
-        rdzv_backend="meeting" if of_nodes else "loopback",
-        rdzv_configs={"meeting": of_nodes} if of_nodes else {},
-        local_addr=of_nodes["own_address"] if of_nodes else meeting.ADDRESS,
+        rdzv_backend="rendezvous" if of_nodes else "loopback",
+        rdzv_configs={"rendezvous": of_nodes} if of_nodes else {},
+        local_addr=of_nodes["own_address"] if of_nodes else rendezvous.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=MONITOR_SECONDS,
         start_method=forkserver.start_method(),

@@ -74,14 +74,14 @@ def enter(request: dict[str, Any]) -> None:
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # the library was loaded before the variable was set
 
-    measure(run, request["first_point"], request["store"])
+    run_rank(run, request["first_point"], request["store"])
     forkserver.run_exit_functions()
 
 
-def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -> None:
+def run_rank(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -> None:
     """Run one rank from start to end; whatever it raises is reported in its events before the process ends.
 
-    `store` is the file at which the ranks meet, or the meeting of several nodes; without it they meet at torchrun's.
+    `store` is the file at which the ranks meet, or the rendezvous of several nodes; without it they meet at torchrun's.
     """
     rank = int(os.environ["RANK"])
     without_front_doors()
@@ -96,7 +96,7 @@ def measure(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") ->
         lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
         gc.freeze()  # what is imported stays: a collection after a point looks only at what points have left
         worker.reached("torch is imported")
-        worker.join(run.plan, meeting_place(store))
+        worker.join(run.plan, store_of_ranks(store))
         worker.barrier()
         worker.reached("the ranks meet")
         before = _probed(worker, probes.probe)
@@ -154,9 +154,9 @@ def apply_environment(environment: dict[str, str], path: list[str]) -> None:
 
     Imports look where the kernel's do, `path`, but no file beside a script or a notebook hides a module of Python's.
     """
-    given = {name: os.environ[name] for name in AGENT_SETS if name in os.environ}
+    agent_variables = {name: os.environ[name] for name in AGENT_SETS if name in os.environ}
     os.environ.clear()
-    os.environ.update(given | environment)
+    os.environ.update(agent_variables | environment)
     named = filter(None, os.environ["PYTHONPATH"].split(os.pathsep))
     standard = [folder for folder in sys.path if in_standard_library(folder)]
     sys.path[:] = dict.fromkeys([*named, *standard, *path, *sys.path])
@@ -166,8 +166,10 @@ def apply_environment(environment: dict[str, str], path: list[str]) -> None:
 def in_standard_library(path: Path | str) -> bool:
     """Return whether the folder or file belongs to Python itself."""
     zipped = sysconfig.get_config_var("py_version_nodot")
-    own = f"{path}/".startswith(f"{sysconfig.get_path('stdlib')}/") or f"{path}".endswith(f"/python{zipped}.zip")
-    return own and "-packages" not in str(path)
+    is_standard = f"{path}/".startswith(f"{sysconfig.get_path('stdlib')}/") or f"{path}".endswith(
+        f"/python{zipped}.zip"
+    )
+    return is_standard and "-packages" not in str(path)
 
 
 def write_to(log: Path) -> None:
@@ -184,18 +186,18 @@ def write_to(log: Path) -> None:
     )
 
 
-def meeting_place(file: str | dict[str, Any]) -> Any:
-    """Return the store of all ranks: in this file, of this meeting, or the one that torchrun's environment names."""
+def store_of_ranks(place: str | dict[str, Any]) -> Any:
+    """Return the store of all ranks: in this file, of this rendezvous, or the one that torchrun's environment names."""
     import torch.distributed as dist
     from torch.distributed.constants import default_pg_timeout
 
-    if not file:
+    if not place:
         return next(dist.rendezvous("env://"))[0]
-    if isinstance(file, dict):
-        from labkit.engine.meeting import joined
+    if isinstance(place, dict):
+        from labkit.engine.rendezvous import join_store
 
-        return joined(file, "workers")
-    store = dist.FileStore(file)
+        return join_store(place, "workers")
+    store = dist.FileStore(place)
     store.set_timeout(default_pg_timeout)
     return store
 
@@ -205,4 +207,4 @@ if __name__ == "__main__":
     bare = Run(sys.argv[1])
     write_to(bare.log_file(int(os.environ["RANK"])))
     os.environ.setdefault("LABKIT_LAUNCHED", repr(monotonic()))
-    measure(bare, first_point=int(sys.argv[2]) if sys.argv[2:] else 0)
+    run_rank(bare, first_point=int(sys.argv[2]) if sys.argv[2:] else 0)

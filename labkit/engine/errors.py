@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from labkit.engine.excerpt import clipped
+from labkit.engine.log_text import clipped
 from labkit.node.host import cgroups
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"

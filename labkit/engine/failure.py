@@ -16,8 +16,8 @@ from time import time as unix_time
 from types import TracebackType
 from typing import Any
 
-from labkit.engine.excerpt import shorten
-from labkit.engine.lines import append
+from labkit.engine.json_lines import append
+from labkit.engine.log_text import shorten
 from labkit.engine.worker import Worker
 
 MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has all of them

@@ -8,26 +8,39 @@ from __future__ import annotations
 import os
 import time
 from contextlib import AbstractContextManager
+from typing import Any
 
 from labkit import node
 from labkit.engine import watch
-from labkit.engine.bars import Bars, LiveLine
-from labkit.engine.errors import Interrupted, LauncherLost, NotEnoughGpus, NotStarted, RunError, WorkerDied, with_limit
+from labkit.engine.errors import (
+    DamagedRun,
+    Interrupted,
+    LauncherLost,
+    NotEnoughGpus,
+    NotStarted,
+    RunError,
+    WorkerDied,
+    with_limit,
+)
 from labkit.engine.interrupts import Interrupts
+from labkit.engine.json_lines import content
 from labkit.engine.plan import Plan
-from labkit.engine.processes import MARK
-from labkit.engine.receipt import Receipt
+from labkit.engine.processes import MARK, members
+from labkit.engine.progress import LiveLine, ProgressBars
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.session import Session, environment, import_path
+
+LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # set for a notebook that runs unattended: its runs are found again by it
+GROWN_MIB = 100  # more memory in use after a launch than before: another program has come meanwhile
 
 
 def launch_here(plan: Plan, *, patience_s: float, limit_s: float, progress: bool, debug: bool = False) -> Run:
     """Run the plan on GPUs or CPU processes of this node, as `labkit.launching.launch` says."""
     here = node.here()
     _require_gpus(plan, here)
-    reservation, bars = Reservation(plan, here, first_only=debug), Bars(plan, progress)
+    reservation, bars = Reservation(plan, here, first_only=debug), ProgressBars(plan, progress)
     with Interrupts() as interrupts:
         try:
             _wait_for_gpus(reservation, interrupts, bars, limit_s)
@@ -36,8 +49,8 @@ def launch_here(plan: Plan, *, patience_s: float, limit_s: float, progress: bool
                 from labkit.engine.debug import measure_here
 
                 return measure_here(run)
-            receipt = Receipt(run, reservation)
-            Launches(run, receipt, bars, patience_s=patience_s, limit_s=limit_s).run_all(interrupts)
+            usage = ResourceUsage(run, reservation)
+            Launches(run, usage, bars, patience_s=patience_s, limit_s=limit_s).run_all(interrupts)
         finally:
             with interrupts.later():
                 reservation.release()
@@ -45,7 +58,7 @@ def launch_here(plan: Plan, *, patience_s: float, limit_s: float, progress: bool
     return run
 
 
-def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Bars, limit_s: float) -> None:
+def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: ProgressBars, limit_s: float) -> None:
     try:
         reservation.take(limit_s, bars.show_waiting)
     except KeyboardInterrupt:
@@ -70,10 +83,10 @@ class Launches:
 
     follower: type[watch.Watch] = watch.Watch
 
-    def __init__(self, run: Run, receipt: Receipt, bars: Bars, *, patience_s: float, limit_s: float):
-        self.run, self.receipt, self.bars, self.patience_s, self.limit_s = run, receipt, bars, patience_s, limit_s
+    def __init__(self, run: Run, usage: ResourceUsage, bars: ProgressBars, *, patience_s: float, limit_s: float):
+        self.run, self.usage, self.bars, self.patience_s, self.limit_s = run, usage, bars, patience_s, limit_s
         self.live = LiveLine(run, bars.show_below)
-        self.begun, self.awake = time.monotonic(), watch.Awake()
+        self.begun, self.awake = time.monotonic(), watch.AwakeClock()
         self.state, self.count, self.startup_s = "failed", 0, 0.0
         self.death: WorkerDied | None = None  # the one that a restart has answered
         self.session: Session | None = None  # of the newest launch
@@ -91,7 +104,7 @@ class Launches:
             self.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
             raise LauncherLost(self.state, run=self.run) from None
         except RunError as error:
-            self.state = self._told_with_earlier_death(error)
+            self.state = self._with_earlier_death(error)
             raise
         finally:
             self._close()
@@ -117,11 +130,11 @@ class Launches:
         """
         self.count += 1
         launched = time.monotonic()
-        with self.lent_session() as session:
+        with self.borrow_session() as session:
             self.session = session
             limits = {"awake": self.awake, "patience_s": self.patience_s, "limit_s": self.limit_s}
             follower = self.follower(
-                self.run, self.count, session, self.bars.points(), self.live, interrupts=interrupts, **limits
+                self.run, self.count, session, self.bars.points_bar(), self.live, interrupts=interrupts, **limits
             )
             try:
                 interrupts.raise_if_dropped()
@@ -132,9 +145,9 @@ class Launches:
                     self.end()
                     self.startup_s += (follower.ready() or time.monotonic()) - launched
 
-    def lent_session(self) -> AbstractContextManager[Session]:
+    def borrow_session(self) -> AbstractContextManager[Session]:
         """Lend the process that starts the workers of one launch."""
-        return Session.lent(self.run.plan.worker)
+        return Session.borrow(self.run.plan.worker)
 
     def start_workers(self, session: Session, first_point: int) -> None:
         """Have the agent beside this kernel start the newest launch's workers for the points from `first_point` on."""
@@ -156,7 +169,7 @@ class Launches:
         if self.session is not None:
             self.follower.end(self.run, self.count, self.session)
 
-    def _told_with_earlier_death(self, error: RunError) -> str:
+    def _with_earlier_death(self, error: RunError) -> str:
         """Add to the error's sentence the worker's death that a restart has answered; return the sentence."""
         if self.death not in (None, error):
             error.sentence += f"; before that, {self.death.sentence}"
@@ -174,8 +187,60 @@ class Launches:
             startup_seconds=round(self.startup_s, 3),
             measuring_seconds=round(seconds - self.startup_s, 3),
             omp_num_threads=omp_num_threads(run.plan, run.node, run.node_count),
-            **self.receipt.fields(),
+            **self.usage.status_fields(),
         )
+
+
+class ResourceUsage:
+    """Made before the workers start; `fields` afterwards gives what goes into the run's status."""
+
+    def __init__(self, run: Run, reservation: Reservation):
+        self.run, self.reservation = run, reservation
+        self.gpus = run.node.gpus[: run.plan.gpus] if run.plan.device == "cuda" else ()
+        self.before_mib = node.used_mib(self.gpus)
+
+    def status_fields(self) -> dict[str, Any]:
+        """Return processes started and left, GPU memory in use before and after (MiB, by index), and other holders.
+
+        `contaminated` has the indices of GPUs that other programs held before or after the launch; `launched_for`,
+        where it is there, the unattended run that the launch belongs to.
+        """
+        more_fields = self.more_fields()
+        return {
+            "measured": self.run.tally(),
+            "processes_started": sum(map(self.started_as, range(self.run.plan.gpus))),
+            "processes_left": self.processes_left(),
+            **more_fields,
+            **launched_for(),
+        }
+
+    def processes_left(self) -> int:
+        """Return how many processes of the run live."""
+        return len(members(self.run))
+
+    def more_fields(self) -> dict[str, Any]:
+        """Return GPU memory and other holders."""
+        after_mib = node.used_mib(self.gpus)
+        if any(mib > self.before_mib.get(gpu, mib) + GROWN_MIB for gpu, mib in after_mib.items()) or not self.gpus:
+            self.reservation.update_holders()
+        return {
+            "gpu_mib_before": {str(gpu): mib for gpu, mib in self.before_mib.items()},
+            "gpu_mib_after": {str(gpu): mib for gpu, mib in after_mib.items()},
+            "held_by_others": self.reservation.held,
+            "contaminated": sorted(self.reservation.shared),
+        }
+
+    def started_as(self, rank: int) -> int:
+        """Return how many processes were started as this rank."""
+        try:
+            return content(self.run.events_file(rank)).count(b'"event": "started"')
+        except (OSError, DamagedRun):
+            return 0
+
+
+def launched_for() -> dict[str, str]:
+    """Return the unattended run that this process belongs to, as `launched_for`; {} where there is none."""
+    return {"launched_for": os.environ[LAUNCHED_FOR]} if LAUNCHED_FOR in os.environ else {}
 
 
 def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:

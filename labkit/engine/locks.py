@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import PlanError
-from labkit.engine.folder import name_of_user
+from labkit.engine.run_folder import name_of_user
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: for a FIFO of that name, and for leases
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -203,8 +203,8 @@ def entries(folder: Path, besides: Path | None = None, prefix: str = TICKETS) ->
     A ticket of this user whose process has ended is removed; those of others are passed over.
     """
     with suppress(OSError):
-        with os.scandir(folder) as found:
-            files = [Path(one.path) for one in found if one.name.startswith(prefix)]
+        with os.scandir(folder) as listing:
+            files = [Path(item.path) for item in listing if item.name.startswith(prefix)]
         read = (_entry(file) for file in files if file != besides)
         return sorted((entry for entry in read if entry is not None), key=lambda entry: entry.since)
     return []
@@ -221,8 +221,8 @@ def _entry(file: Path) -> Entry | None:
             if about.st_uid == os.geteuid():
                 file.unlink(missing_ok=True)
             return None
-        said = json.loads(os.pread(descriptor, MOST_TICKET, 0))
-        return _read(said, about, file)
+        ticket = json.loads(os.pread(descriptor, MOST_TICKET, 0))
+        return _entry_of(ticket, about, file)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     finally:
@@ -237,12 +237,12 @@ def _is_locked(descriptor: int) -> bool:
     return False  # closing the descriptor releases it
 
 
-def _read(said: dict[str, Any], about: os.stat_result, file: Path) -> Entry:
-    gpus = tuple(str(name) for name in said["gpus"][:MOST_GPUS])
-    workers = int(said["workers"])
+def _entry_of(ticket: dict[str, Any], about: os.stat_result, file: Path) -> Entry:
+    gpus = tuple(str(name) for name in ticket["gpus"][:MOST_GPUS])
+    workers = int(ticket["workers"])
     if not 0 < workers <= MOST_GPUS or not math.isfinite(about.st_ctime):
         raise ValueError(workers)
-    return Entry(about.st_uid, about.st_ctime, workers, str(said["waits"]), gpus, file)
+    return Entry(about.st_uid, about.st_ctime, workers, str(ticket["waits"]), gpus, file)
 
 
 def _forget() -> None:

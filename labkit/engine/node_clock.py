@@ -27,15 +27,15 @@ def align(rank: int, ranks: int, nodes: int) -> dict[str, float]:
 
     global _ahead_s
     workers = ranks // nodes
-    found = torch.zeros(nodes, 2, dtype=torch.float64)
+    measured = torch.zeros(nodes, 2, dtype=torch.float64)
     for node in range(1, nodes):
         leader = node * workers
         if rank == 0:
             _answer(leader)
         elif rank == leader:
-            found[node] = torch.tensor(_ask(), dtype=torch.float64)
-    dist.all_reduce(found)
-    _ahead_s, round_trip_s = found[rank // workers].tolist()
+            measured[node] = torch.tensor(_ask(), dtype=torch.float64)
+    dist.all_reduce(measured)
+    _ahead_s, round_trip_s = measured[rank // workers].tolist()
     return {"ahead_us": 1e6 * _ahead_s, "round_trip_us": 1e6 * round_trip_s}
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
-from labkit.engine.workplace import allowed_gpus, visible_gpus
+from labkit.engine.launch_settings import allowed_gpus, visible_gpus
 from labkit.repository import PLAN_MODULES
 
 MOST_CPU_PROCESSES = 8  # stand in for GPUs where there are none; more on a laptop measure only its scheduler
@@ -166,12 +166,12 @@ class Plan:
     def to_json(self) -> str:
         """Return the knobs as JSON; a plan class from elsewhere also lists its points: workers may not have it."""
         module = type(self).__module__
-        known = {"plan": f"{module}:{type(self).__qualname__}", "worker": self.worker, **dataclasses.asdict(self)}
+        record = {"plan": f"{module}:{type(self).__qualname__}", "worker": self.worker, **dataclasses.asdict(self)}
         if not PLAN_MODULES.fullmatch(module):
             points = [vars(point) for point in self.points()]
             with suppress(TypeError, ValueError):  # knobs that JSON cannot hold: only a process with the class reads it
-                return json.dumps({**known, "lab": self.lab, "points": points}, indent=1)
-        return json.dumps(known, indent=1)
+                return json.dumps({**record, "lab": self.lab, "points": points}, indent=1)
+        return json.dumps(record, indent=1)
 
     @staticmethod
     def from_json(text: str) -> Plan:
@@ -186,9 +186,9 @@ class Plan:
             module, _, kind = record["plan"].partition(":")
             if PLAN_MODULES.fullmatch(module):
                 importlib.import_module(module)
-            known = [cls for cls in _subclasses(Plan) if (cls.__module__, cls.__qualname__) == (module, kind)]
-            if known:
-                return known[-1](**knobs)  # the newest: a notebook's cell may have been run again
+            classes = [cls for cls in _subclasses(Plan) if (cls.__module__, cls.__qualname__) == (module, kind)]
+            if classes:
+                return classes[-1](**knobs)  # the newest: a notebook's cell may have been run again
             if "points" in record:
                 common = {field.name: knobs[field.name] for field in dataclasses.fields(Plan)}
                 return ListedPlan(**common, record=record)

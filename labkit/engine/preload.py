@@ -27,38 +27,38 @@ ALWAYS = (
 )
 
 
-def imports(module: str, seen: set[Path]) -> Iterator[str]:
+def import_statements(module: str, seen: set[Path]) -> Iterator[str]:
     """Yield the statements by which a module, and modules that are not installed but that it imports, import others."""
-    file = _own(module)
+    file = _uninstalled_file(module)
     if file is None:
         yield f"import {module}"
     if file is None or file in seen:
         return
     seen.add(file)
     if above := module.rpartition(".")[0]:  # importing a.b.c runs a and a.b first
-        yield from imports(above, seen)
+        yield from import_statements(above, seen)
     package = module if file.name == "__init__.py" else above
     for node in ast.parse(file.read_bytes()).body:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from imports(alias.name, seen)
+                yield from import_statements(alias.name, seen)
         elif isinstance(node, ast.ImportFrom):
             source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            if _own(source) is None:
+            if _uninstalled_file(source) is None:
                 yield ast.unparse(node)
                 continue
             for name in (source, *(f"{source}.{alias.name}" for alias in node.names)):
-                if _own(name):
-                    yield from imports(name, seen)
+                if _uninstalled_file(name):
+                    yield from import_statements(name, seen)
 
 
-def _own(module: str) -> Path | None:
+def _uninstalled_file(module: str) -> Path | None:
     """Return the module's file, where it is neither installed nor of the standard library."""
-    return _found(module, tuple(dict.fromkeys([*sys.path, *KERNEL_PATH])))
+    return _file_of(module, tuple(dict.fromkeys([*sys.path, *KERNEL_PATH])))
 
 
 @functools.cache
-def _found(module: str, folders: tuple[str, ...]) -> Path | None:
+def _file_of(module: str, folders: tuple[str, ...]) -> Path | None:
     installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
     for folder in folders:
         for name in ("{}/__init__.py", "{}.py"):
@@ -68,20 +68,20 @@ def _found(module: str, folders: tuple[str, ...]) -> Path | None:
     return None
 
 
-def load(modules: list[str]) -> None:
+def load_packages(modules: list[str]) -> None:
     """Import what the modules import; what cannot be imported is left to the worker."""
     seen = {*front_doors()}  # what several modules import is read once; a worker runs no lesson's front door
     for module in modules:
         statements = []
         with contextlib.suppress(Exception):
-            statements.extend(imports(module, seen))
+            statements.extend(import_statements(module, seen))
         for statement in statements:
             with contextlib.suppress(BaseException):
                 exec(statement, {})
 
 
-def load_wanted() -> None:
+def load_from_environment() -> None:
     """Import what every worker needs, and what the modules need that the environment names."""
     wanted = json.loads(os.environ.get("LABKIT_PRELOAD", '{"modules": [], "path": []}'))
     KERNEL_PATH.extend(wanted["path"])
-    load([*ALWAYS, *wanted["modules"]])
+    load_packages([*ALWAYS, *wanted["modules"]])

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import psutil
 
-from labkit.engine.folder import Folder
+from labkit.engine.run_folder import RunFolder
 
 MARK = "LABKIT_RUN"  # the environment variable that names the run to which a process belongs
 UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
@@ -30,7 +30,7 @@ class SlurmTask:
     number = ""
 
 
-def members(run: Folder) -> list[psutil.Process]:
+def members(run: RunFolder) -> list[psutil.Process]:
     """Return the living processes that belong to the run: those with its mark in their environment, and all below them.
 
     A process that was started with an environment of its own has no mark, but stays below a worker (see `adopt`).
@@ -54,7 +54,7 @@ def members(run: Folder) -> list[psutil.Process]:
     return [process for process, alive in alive_by_process.items() if alive]
 
 
-def terminate(run: Folder, seconds: float) -> None:
+def terminate(run: RunFolder, seconds: float) -> None:
     """Ask every process of the run but caretakers to end, and wait for their end, so many seconds at most."""
     alive = members(run)
     for process in alive:
@@ -63,7 +63,7 @@ def terminate(run: Folder, seconds: float) -> None:
     psutil.wait_procs(alive, timeout=seconds)
 
 
-def kill(run: Folder) -> None:
+def kill(run: RunFolder) -> None:
     """Kill every process of the run, until none is left; caretakers may end by themselves once the others have.
 
     psutil sends no signal to a pid whose start time differs from the one it saw, so a reused pid is safe.

@@ -1,8 +1,26 @@
-"""Which recorded run a lesson reads, where a plan was recorded on machines with different numbers of GPUs."""
+"""Recorded runs: one by its name, and which one a lesson reads where a plan was recorded on several machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from labkit.engine.run import Run
+from labkit.repository import RECORDED
+
+
+def replay(path: Path | str) -> Run:
+    """Return the recorded run at `path`: a folder, or a name below data/recorded such as "h200x4/broadcast/sweep".
+
+    Raises FileNotFoundError, naming what is recorded, where there is none; PlanError for a plan that is damaged.
+    """
+    for folder in (RECORDED / path, Path(path)):
+        if (folder / "plan.json").exists():
+            run = Run(folder, recorded=True)
+            _ = run.plan  # one that is damaged is told here
+            return run
+    names = sorted(str(file.parent.relative_to(RECORDED)) for file in RECORDED.rglob("plan.json"))
+    raise FileNotFoundError(f"no recorded run at {str(path)!r}; recorded are: {', '.join(names) or 'none yet'}")
 
 
 class Recordings(Mapping[str, str]):
@@ -37,8 +55,6 @@ class Recordings(Mapping[str, str]):
 
         Raises KeyError for what the lab did not record, FileNotFoundError where a recording is missing.
         """
-        from labkit.engine.run import replay  # workers import their lab's package, and need no runs
-
         paths = self._paths[name]
         if len(paths) == 1:
             return paths[0]

@@ -13,9 +13,9 @@ from pathlib import Path
 from labkit import node
 from labkit.engine import locks
 from labkit.engine.errors import NotEnoughGpus, notice
-from labkit.engine.folder import name_of_user
+from labkit.engine.launch_settings import limit_from_environment
 from labkit.engine.plan import Plan
-from labkit.engine.workplace import limit_from_environment
+from labkit.engine.run_folder import name_of_user
 from labkit.node import Gpu, Node
 
 POLL_SECONDS = 0.1
@@ -41,7 +41,7 @@ class Reservation:
         self._folder = Path()
         self._free_since: float | None = None
         self._queued: float | None = None  # since when it waits, as its ticket has it
-        self._said: tuple[str, tuple[Gpu, ...]] | None = None  # by the ticket
+        self._written: tuple[str, tuple[Gpu, ...]] | None = None  # by the ticket
         self._why = ""  # it waits
 
     def take(self, limit_s: float, tell: Callable[[str], None]) -> None:
@@ -61,7 +61,7 @@ class Reservation:
         except locks.LocksUnusable as error:
             if self.candidates:
                 notice(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
-                self._use(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
+                self._use_gpus(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
             return
         if self.candidates:
             self._queue(limit_s, most, tell)
@@ -80,54 +80,56 @@ class Reservation:
     def _attempt(self, most: int | None) -> bool:
         """Take the GPUs if enough are free, and nobody waits who came before."""
         if most is None:
-            return self._attempt_alone(None)
+            return self._attempt_locked(None)
         try:
-            turn = locks.lock(locks.user_file(self._folder), mode=0o600)
+            user_lock = locks.lock(locks.user_file(self._folder), mode=0o600)
         except locks.LocksUnusable as error:
             risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={most}"
             notice(f"{risk}: {error}", stacklevel=2)
-            return self._attempt_alone(most)
-        if turn is None:  # another launch of this user looks, and is done in a moment
+            return self._attempt_locked(most)
+        if user_lock is None:  # another launch of this user looks, and is done in a moment
             self._why = self._why or "waits for another launch of yours"
             return False
         try:
-            return self._attempt_alone(most)
+            return self._attempt_locked(most)
         finally:
-            turn.release()
+            user_lock.release()
 
-    def _attempt_alone(self, most: int | None) -> bool:
+    def _attempt_locked(self, most: int | None) -> bool:
         wanted, others = self.plan.gpus, locks.entries(self._folder, besides=self._ticket and self._ticket.file)
         mine = sum(len(other.gpus) for other in others if other.user == os.geteuid())
         if most is not None and mine + wanted > most:
             self._why = f"waits, because your other launches hold {mine} GPU(s), and LABKIT_MAX_GPUS is {most}"
-            self._say("limit")
+            self._write_ticket("limit")
             return False
         programs = _other_programs(self.candidates)
-        alone = [gpu for gpu in self.candidates if not programs[_name(gpu)]]
-        order = alone if len(alone) >= wanted else sorted(self.candidates, key=lambda gpu: len(programs[_name(gpu)]))
-        taken = self._lock(order, {name for other in others for name in other.gpus})
+        alone = [gpu for gpu in self.candidates if not programs[_gpu_name(gpu)]]
+        order = (
+            alone if len(alone) >= wanted else sorted(self.candidates, key=lambda gpu: len(programs[_gpu_name(gpu)]))
+        )
+        taken = self._lock_gpus(order, {name for other in others for name in other.gpus})
         waiting = self._waiting_before(others)
         if len(taken) < wanted:
             self._free_since = None
         elif not waiting or self._free_for() > OVERTAKE_SECONDS:
-            self._use(tuple(gpu for gpu in self.candidates if gpu in taken), programs)
-            self._say("", self.gpus)
+            self._use_gpus(tuple(gpu for gpu in self.candidates if gpu in taken), programs)
+            self._write_ticket("", self.gpus)
             return True
-        self._unlock()
-        self._say("gpus")
-        self._why = self._told(others, waiting, taken)
+        self._unlock_gpus()
+        self._write_ticket("gpus")
+        self._why = self._reason_to_wait(others, waiting, taken)
         return False
 
-    def _lock(self, order: list[Gpu], claimed: set[str]) -> list[Gpu]:
+    def _lock_gpus(self, order: list[Gpu], claimed: set[str]) -> list[Gpu]:
         """Lock the first free GPUs in this order; a file that cannot be locked holds nobody up."""
         taken: list[Gpu] = []
         for gpu in order:
             if len(taken) == self.plan.gpus:
                 break
-            if _name(gpu) in claimed:
+            if _gpu_name(gpu) in claimed:
                 continue
             try:
-                lock = locks.lock(locks.gpu_file(self._folder, _name(gpu)))
+                lock = locks.lock(locks.gpu_file(self._folder, _gpu_name(gpu)))
             except locks.LocksUnusable as error:
                 notice(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
                 taken.append(gpu)
@@ -142,12 +144,12 @@ class Reservation:
         queued = time.time() if self._queued is None else self._queued
         return [other for other in others if other.waits == "gpus" and other.since < queued]
 
-    def _say(self, waits: str, gpus: tuple[Gpu, ...] = ()) -> None:
+    def _write_ticket(self, waits: str, gpus: tuple[Gpu, ...] = ()) -> None:
         """Write the ticket, if that changes it: a launch keeps its place in the queue."""
-        if self._ticket is None or self._said == (waits, gpus):
+        if self._ticket is None or self._written == (waits, gpus):
             return
-        self._ticket.write(workers=self.plan.gpus, waits=waits, gpus=tuple(map(_name, gpus)))
-        self._said = (waits, gpus)
+        self._ticket.write(workers=self.plan.gpus, waits=waits, gpus=tuple(map(_gpu_name, gpus)))
+        self._written = (waits, gpus)
         self._queued = self._ticket.file.stat().st_ctime if waits == "gpus" else None
 
     def _free_for(self) -> float:
@@ -156,35 +158,35 @@ class Reservation:
         self._free_since = now if self._free_since is None else self._free_since
         return now - self._free_since
 
-    def _told(self, others: list[locks.Entry], waiting: list[locks.Entry], free: list[Gpu]) -> str:
+    def _reason_to_wait(self, others: list[locks.Entry], waiting: list[locks.Entry], free: list[Gpu]) -> str:
         owners = {name: other for other in reversed(others) for name in other.gpus}
         busy = []
         for gpu in self.candidates:
-            if (owner := owners.get(_name(gpu))) is not None:
-                busy.append(f"GPU {gpu.index}: {_who(owner)}")
+            if (owner := owners.get(_gpu_name(gpu))) is not None:
+                busy.append(f"GPU {gpu.index}: {_owner_text(owner)}")
             elif gpu not in free:
                 busy.append(f"GPU {gpu.index}: another process")
-        busy += [f"before you: {_who(other)}" for other in waiting]
+        busy += [f"before you: {_owner_text(other)}" for other in waiting]
         return f"waits for {self.plan.gpus} free GPU(s), place {len(waiting) + 1} in the queue ({'; '.join(busy)})"
 
-    def _use(self, gpus: tuple[Gpu, ...], programs: dict[str, list[str]]) -> None:
+    def _use_gpus(self, gpus: tuple[Gpu, ...], programs: dict[str, list[str]]) -> None:
         """Use these GPUs, and note what other programs hold of them, once earlier launches have ended entirely."""
         rest = tuple(gpu for gpu in self.candidates if gpu not in gpus)
         self.gpus, self.node = gpus, replace(self.node, gpus=(*gpus, *rest))
         deadline = time.monotonic() + ENDING_SECONDS
-        while any(programs[_name(gpu)] for gpu in gpus) and time.monotonic() < deadline:
+        while any(programs[_gpu_name(gpu)] for gpu in gpus) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             programs = _other_programs(gpus)
-        self._note(programs)
+        self._note_programs(programs)
 
-    def look_again(self) -> None:
+    def update_holders(self) -> None:
         """Note which other programs hold the launch's GPUs now."""
         if self.gpus:
-            self._note(_other_programs(self.gpus))
+            self._note_programs(_other_programs(self.gpus))
 
-    def _note(self, programs: dict[str, list[str]]) -> None:
+    def _note_programs(self, programs: dict[str, list[str]]) -> None:
         for gpu in self.gpus:
-            sentences = programs[_name(gpu)]
+            sentences = programs[_gpu_name(gpu)]
             self.shared |= {gpu.index} if sentences else set()
             self.held += [sentence for sentence in sentences if sentence not in self.held]
 
@@ -197,13 +199,13 @@ class Reservation:
             theirs = f"{workers} worker(s) of other launches ({users}) use this node's {self.node.cores} core(s), too"
             notice(f"{theirs}: times of this run may be longer", stacklevel=2)
 
-    def _unlock(self) -> None:
+    def _unlock_gpus(self) -> None:
         while self._locks:
             self._locks.pop().release()
 
     def release(self) -> None:
         """Give the GPUs back, or leave the queue; more than once changes nothing."""
-        self._unlock()
+        self._unlock_gpus()
         if self._ticket is not None:
             self._ticket.release()
 
@@ -224,14 +226,19 @@ def _other_programs(gpus: tuple[Gpu, ...]) -> dict[str, list[str]]:
     """Return what other programs hold of each GPU, by name; a slice of a GPU (MIG) shares nothing with the others."""
     if os.environ.get(STAND_INS):
         held = _stand_ins()
-        return {_name(gpu): [f"GPU {gpu.index}: {held[_name(gpu)]}"] if held.get(_name(gpu)) else [] for gpu in gpus}
+        return {
+            _gpu_name(gpu): [f"GPU {gpu.index}: {held[_gpu_name(gpu)]}"] if held.get(_gpu_name(gpu)) else []
+            for gpu in gpus
+        }
     others = [holder for holder in node.holders(gpus) if holder.pid != os.getpid()]
-    return {_name(gpu): [str(one) for one in others if one.gpu == gpu.index and not gpu.mig] for gpu in gpus}
+    return {
+        _gpu_name(gpu): [str(holder) for holder in others if holder.gpu == gpu.index and not gpu.mig] for gpu in gpus
+    }
 
 
-def _who(entry: locks.Entry) -> str:
+def _owner_text(entry: locks.Entry) -> str:
     return f"{name_of_user(entry.user)} since {time.strftime('%H:%M:%S', time.localtime(entry.since))}"
 
 
-def _name(gpu: Gpu) -> str:
+def _gpu_name(gpu: Gpu) -> str:
     return gpu.uuid or f"index-{gpu.index}"

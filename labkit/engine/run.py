@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.folder import Folder, fresh_folder, identity, no_inodes, replace_file, runs_folder
-from labkit.engine.lines import content, read_lines, row_line, size, tally
+from labkit.engine.json_lines import content, read_lines, row_line, size, tally
 from labkit.engine.plan import Plan
+from labkit.engine.run_folder import RunFolder, fresh_folder, identity, no_inodes, replace_file, runs_folder
 from labkit.node import Node
 from labkit.node.comparability import key_conditions
 from labkit.node.conditions import Conditions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Run(Folder):
+class Run(RunFolder):
     """One launch: what was planned, on which node, and every row that was measured.
 
     The same class reads a run that is going on, one that failed half-way and a recorded one; rows are appended by the
@@ -99,8 +99,10 @@ class Run(Folder):
         """
         replace_file(self.node_file, nodes[0].to_json())
         if len(nodes) > 1:
-            told = networks or ({},) * len(nodes)
-            records = [asdict(each) | {"network": network} for each, network in zip(nodes, told, strict=True)]
+            networks_of_nodes = networks or ({},) * len(nodes)
+            records = [
+                asdict(each) | {"network": network} for each, network in zip(nodes, networks_of_nodes, strict=True)
+            ]
             replace_file(self.nodes_file, json.dumps(records, indent=1, ensure_ascii=False))
         if hosts:
             replace_file(self.hosts_file, json.dumps(hosts))
@@ -210,9 +212,13 @@ class Run(Folder):
         """
         files = self.rows_files()
         written = sum(map(size, files))
-        for known in (self._tally, self.status.get("measured")):
-            if isinstance(known, dict) and known.get("bytes") == written and {"points", "rows", "not_ok"} <= {*known}:
-                return known
+        for counted in (self._tally, self.status.get("measured")):
+            if (
+                isinstance(counted, dict)
+                and counted.get("bytes") == written
+                and {"points", "rows", "not_ok"} <= {*counted}
+            ):
+                return counted
         try:
             self._tally = tally(files)
         except (OSError, DamagedRun) as error:
@@ -328,20 +334,6 @@ def _read_once(states: tuple[tuple[Path, int, int], ...], spans: bool) -> pd.Dat
     return _read([file for file, *_ in states], spans)
 
 
-def replay(path: Path | str) -> Run:
-    """Return the recorded run at `path`: a folder, or a name below data/recorded such as "h200x4/broadcast/sweep".
-
-    Raises FileNotFoundError, naming what is recorded, where there is none; PlanError for a plan that is damaged.
-    """
-    for folder in (RECORDED / path, Path(path)):
-        if (folder / "plan.json").exists():
-            run = Run(folder, recorded=True)
-            _ = run.plan  # one that is damaged is told here
-            return run
-    known = sorted(str(file.parent.relative_to(RECORDED)) for file in RECORDED.rglob("plan.json"))
-    raise FileNotFoundError(f"no recorded run at {str(path)!r}; recorded are: {', '.join(known) or 'none yet'}")
-
-
 def summary(
     plan: Plan, status: dict[str, Any], measured: dict[str, Any], source: str, folder: Path
 ) -> list[tuple[str, str]]:
@@ -352,7 +344,7 @@ def summary(
         ("source", source),
         ("workers", f"{plan.gpus} × {plan.device}"),
         ("points", measured.get("problem") or counted),
-        *_cost(status),
+        *_cost_pairs(status),
     ]
     if measured["not_ok"]:
         lines.append(("not ok", ", ".join(f"{count} × {status}" for status, count in measured["not_ok"].items())))
@@ -360,15 +352,15 @@ def summary(
     return [*lines, ("folder", str(short))]
 
 
-def _cost(status: dict[str, Any]) -> list[tuple[str, str]]:
+def _cost_pairs(status: dict[str, Any]) -> list[tuple[str, str]]:
     """Return time, launches, processes and GPU memory, as far as the run's status knows them."""
     try:
-        return _told(status)
+        return _status_pairs(status)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return [("status", f"status.json is damaged: {type(error).__name__}: {error}")] if len(status) > 1 else []
 
 
-def _told(status: dict[str, Any]) -> list[tuple[str, str]]:
+def _status_pairs(status: dict[str, Any]) -> list[tuple[str, str]]:
     lines = []
     if status:
         start, measuring = status["startup_seconds"], status["measuring_seconds"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from labkit.engine.errors import DamagedRun
-from labkit.engine.lines import append, read_lines
+from labkit.engine.json_lines import append, read_lines
 from labkit.engine.run import Run
 from labkit.node import Gpu, host
 from labkit.node.conditions import Conditions, RankState, Snapshot
@@ -39,7 +39,7 @@ class Sampler:
     def __init__(self, run: Run, gpus: Sequence[tuple[int, str | None]] | None, ranks: tuple[int, int] | None = None):
         self._gpus, self._over, self._here = gpus, threading.Event(), range(*ranks) if ranks else None
         self._run, self._folder = run, -1
-        self._looks, self._spent, self._notes, self._silent = 0, 0.0, [], set()
+        self._samples_taken, self._spent, self._notes, self._silent = 0, 0.0, [], set()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         if gpus is not None:
             with suppress(RuntimeError):  # no thread is to be had
@@ -62,19 +62,19 @@ class Sampler:
             if not works:
                 self._note("NVML does not answer, so the state of the GPUs is not known")
             counters = [Counters(Gpu(index, uuid=uuid)) for index, uuid in self._gpus or ()] if works else []
-            self._look_until_over(counters)
+            self._sample_until_over(counters)
 
-    def _look_until_over(self, counters: list[Counters]) -> None:
+    def _sample_until_over(self, counters: list[Counters]) -> None:
         earlier = self._run.kept_conditions()
         wall, clock = time.time(), time.monotonic()
         began = replace(Conditions(), began_unix_s=round(wall, 3), began_monotonic_s=clock)
         conditions = earlier if earlier.began_monotonic_s is not None else began
         if conditions is began:
-            conditions = replace(began, before=_look(counters))
+            conditions = replace(began, before=_snapshot(counters))
             self._note_slices(conditions.before)
             self._run.keep_conditions(conditions.to_json())
         start, earlier_costs = conditions.began_monotonic_s or clock, conditions.sampling
-        slow = itertools.cycle([(one, name) for one in counters for name in SLOW] or [None])
+        slow = itertools.cycle([(counter, name) for counter in counters for name in SLOW] or [None])
         with suppress(OSError), append(self._run.samples_file) as file:  # the disk may be full
             for at_s in self._ticks(start):
                 for sample in self._sample(counters, at_s, next(slow)):
@@ -83,9 +83,9 @@ class Sampler:
         moved = (time.time() - wall) - (time.monotonic() - clock)
         if abs(moved) > JUMP_SECONDS:
             self._note(f"the wall clock moved by {moved:+.0f} s during the run: its dates may be wrong")
-        after = replace(_look(counters), ranks=self._ranks("finished"))
+        after = replace(_snapshot(counters), ranks=self._ranks("finished"))
         costs = {
-            "samples": self._looks,
+            "samples": self._samples_taken,
             "cpu_seconds": self._spent,
             "ends_cpu_seconds": time.thread_time() - self._spent,
         }
@@ -110,7 +110,7 @@ class Sampler:
         while True:
             begun, spent = time.monotonic(), time.thread_time()
             yield round(begun - start, 3)
-            self._looks += 1
+            self._samples_taken += 1
             cost = time.thread_time() - spent
             self._spent += cost
             pause = max(INTERVAL_SECONDS, (begun - start) / MOST_LOOKS, cost / MOST_SHARE)
@@ -121,18 +121,18 @@ class Sampler:
         self, counters: list[Counters], at_s: float, slow: tuple[Counters, str] | None
     ) -> Iterator[dict[str, Any]]:
         """Yield what host and GPUs show now; of one GPU also a counter that takes long, in turns."""
-        if self._looks:  # nothing has been counted at the first look
+        if self._samples_taken:  # nothing has been counted at the first look
             yield {"at_s": at_s, "gpu": None, **host.sample()}
-        for one in counters:
-            index, told = one.gpu.index, one.sample(slow[1] if slow and slow[0] is one else "")
-            if told:
-                yield {"at_s": at_s, "gpu": index, **told}
+        for counter in counters:
+            index, sample = counter.gpu.index, counter.sample(slow[1] if slow and slow[0] is counter else "")
+            if sample:
+                yield {"at_s": at_s, "gpu": index, **sample}
             elif index not in self._silent:
                 self._silent.add(index)
                 self._note(f"GPU {index} does not answer from {at_s:.1f} s on")
 
-    def _note_slices(self, look: Snapshot) -> None:
-        for gpu, (index, uuid) in zip(look.gpus, self._gpus or (), strict=False):
+    def _note_slices(self, snapshot: Snapshot) -> None:
+        for gpu, (index, uuid) in zip(snapshot.gpus, self._gpus or (), strict=False):
             if (uuid or "").startswith("MIG-") and gpu.utilisation_percent is None:
                 self._note(f"the device on GPU {index} is a MIG slice, whose utilisation the driver does not tell")
 
@@ -141,11 +141,11 @@ class Sampler:
 
     def _ranks(self, event_name: str) -> tuple[RankState, ...]:
         """Return what the ranks tell in events of this name of their host: the first word of those that are ready."""
-        told: dict[int, dict[str, Any]] = {}
+        conditions_of: dict[int, dict[str, Any]] = {}
         for event in self._events(event_name):
-            if event.get("conditions") and (event_name == "finished" or event["rank"] not in told):
-                told[event["rank"]] = event["conditions"]
-        return tuple(RankState(rank, **measured) for rank, measured in sorted(told.items()))
+            if event.get("conditions") and (event_name == "finished" or event["rank"] not in conditions_of):
+                conditions_of[event["rank"]] = event["conditions"]
+        return tuple(RankState(rank, **measured) for rank, measured in sorted(conditions_of.items()))
 
     def _points(self, start: float) -> tuple[dict[str, Any], ...]:
         """Return when the first rank here began and ended each point, in s since `start`; a failed one has no end."""
@@ -164,11 +164,11 @@ class Sampler:
             yield from ({**event, "rank": rank} for event in read_lines(file) if event.get("event") in names)
 
 
-def _look(counters: list[Counters]) -> Snapshot:
+def _snapshot(counters: list[Counters]) -> Snapshot:
     """Return host and GPUs now; processes that end at this moment are given time to be forgotten by the driver."""
     deadline = time.monotonic() + FORGET_SECONDS
-    gpus = tuple(one.state() for one in counters)
+    gpus = tuple(counter.state() for counter in counters)
     while any(gpu.other_processes for gpu in gpus) and time.monotonic() < deadline:
         time.sleep(FORGET_SECONDS / 3)
-        gpus = tuple(one.with_others(gpu) for one, gpu in zip(counters, gpus, strict=True))
+        gpus = tuple(counter.with_others(gpu) for counter, gpu in zip(counters, gpus, strict=True))
     return Snapshot(host.state(), gpus)

@@ -22,9 +22,9 @@ import psutil
 
 from labkit import node
 from labkit.engine.errors import notice
-from labkit.engine.folder import name_of_user
 from labkit.engine.processes import MARK, UNMARKED, is_stopped
 from labkit.engine.run import Run
+from labkit.engine.run_folder import name_of_user
 from labkit.repository import REPOSITORY
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
@@ -74,7 +74,7 @@ def _here() -> str:
 class Session:
     """An agent process that holds torch and what the workers' modules import, so that workers start in a second.
 
-    `with Session.lent(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's
+    `with Session.borrow(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's
     code changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last launch.
     Who launches workers of several modules one after the other names all of them first: one agent then serves all.
     """
@@ -116,10 +116,10 @@ class Session:
 
     @classmethod
     @contextmanager
-    def lent(cls, *modules: str) -> Iterator[Self]:
+    def borrow(cls, *modules: str) -> Iterator[Self]:
         """Lend the session of this process, which knows these modules, for one launch, or for launches in turn."""
         with cls._lock:
-            session = cls._serving(*modules)
+            session = cls._serving_session(*modules)
             session.launches += 1
         try:
             yield session
@@ -139,10 +139,10 @@ class Session:
         """
         if modules and os.environ.get("LABKIT_WARM") != "0":
             with cls._lock, suppress(OSError):
-                cls._serving(*modules)
+                cls._serving_session(*modules)
 
     @classmethod
-    def _serving(cls, *modules: str) -> Self:
+    def _serving_session(cls, *modules: str) -> Self:
         """Return the session of this process, a new one where it does not serve these modules."""
         last = cls._current
         if last is not None and last.serves(*modules):
@@ -156,8 +156,8 @@ class Session:
 
     def serves(self, *modules: str) -> bool:
         """Whether the agent lives, has its folder, knows the modules (it does the engine's), and is up to date."""
-        known = all(one in self.modules or one.startswith("labkit.engine.") for one in modules)
-        return self.alive() and known and self.code == code_state() and self.has_its_folder()
+        knows_modules = all(module in self.modules or module.startswith("labkit.engine.") for module in modules)
+        return self.alive() and knows_modules and self.code == code_state() and self.has_its_folder()
 
     def has_its_folder(self) -> bool:
         """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
@@ -176,7 +176,7 @@ class Session:
         """Whether a signal has stopped the agent (SIGSTOP): it answers once it is continued."""
         return self.alive() and is_stopped(psutil.Process(self.process.pid))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue an agent that was stopped: what it has to end, ends."""
         self.process.send_signal(signal.SIGCONT)
 
@@ -206,7 +206,7 @@ class Session:
 
     def leave(self) -> None:
         """Let the agent end: at once where nothing runs, and with it every worker that it has."""
-        self.go_on()
+        self.resume()
         self.send_request(leave=True)  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
@@ -231,17 +231,17 @@ class Session:
 
     def how_it_ended(self) -> str:
         """Its status and, where it was not killed, the reason."""
-        words = re.sub(r"^.*Warning: .*\n(?:  .*\n?)?", "", self.said(), flags=re.M)  # with the line that warns
+        words = re.sub(r"^.*Warning: .*\n(?:  .*\n?)?", "", self.log_tail(), flags=re.M)  # with the line that warns
         status, last = self.process.poll(), words.strip().rpartition("\n")[2]
         reason = (self.last_error() or last) if status is not None and status >= 0 else ""
         return f"it ended with status {status}" + (reason and f": {reason}")
 
     def last_error(self) -> str:
         """The last line of its log that tells an error; "" where there is none."""
-        errors = re.findall(r"^(?:[\w.]*(?:Error|Exception)\b.*|.*: Resource temporarily.*)$", self.said(), re.M)
+        errors = re.findall(r"^(?:[\w.]*(?:Error|Exception)\b.*|.*: Resource temporarily.*)$", self.log_tail(), re.M)
         return errors[-1] if errors else ""
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The end of what the agent wrote to its log."""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")

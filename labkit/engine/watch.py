@@ -8,12 +8,12 @@ from typing import Any
 
 import psutil
 
-from labkit.engine.bars import LiveLine
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.lines import size
+from labkit.engine.json_lines import size
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
+from labkit.engine.progress import LiveLine
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 
@@ -28,7 +28,7 @@ OTHERS_SECONDS = 5.0  # after a rank ended without a word: for the others, whom 
 AGENT_SECONDS = 10.0  # for the agent to tell how a launch has ended, before it is ended itself
 
 
-class Awake:
+class AwakeClock:
     """A clock that stands still while its process is stopped; it counts from its making, when it is looked at."""
 
     def __init__(self):
@@ -57,7 +57,7 @@ class Watch:
         live: LiveLine,
         *,
         interrupts: Interrupts,
-        awake: Awake,
+        awake: AwakeClock,
         patience_s: float,
         limit_s: float,
     ):
@@ -77,7 +77,7 @@ class Watch:
         over = session.outcome(run, launch) is not None
         if not over:
             session.send_request(stop=str(run.folder), launch=launch)
-            session.go_on()
+            session.resume()
             terminate(run, GRACE_SECONDS)
         deadline = time.monotonic() + AGENT_SECONDS
         while members(run) or not over:
@@ -168,7 +168,7 @@ class Watch:
         Where no rank raised for a reason of its own, only the agent knows how the first one died. It tells once all
         have ended; a worker that ignores SIGTERM is ended here.
         """
-        waited = Awake()
+        waited = AwakeClock()
         while not self._over() and not self._finished() and waited.seconds() < OTHERS_SECONDS:
             self.diagnosis.read()
             if waited.seconds() > SETTLE_SECONDS and self.diagnosis.culprits():

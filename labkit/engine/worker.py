@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from labkit.engine import node_clock
-from labkit.engine.lines import append, row_line
+from labkit.engine.json_lines import append, row_line
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
 

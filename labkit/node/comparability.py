@@ -31,7 +31,7 @@ class Difference:
     second: str
     host_only: bool = False
 
-    def said(self, first: str = "your run", second: str = "the recorded run") -> str:
+    def sentence(self, first: str = "your run", second: str = "the recorded run") -> str:
         """Return the difference as half a sentence: "torch is 2.13.0 in your run and 2.11.0 in the recorded run"."""
         return f"{self.what} is {self.first} in {first} and {self.second} in {second}"
 
@@ -125,27 +125,27 @@ def _middle(values: Iterable[float | None]) -> float | None:
 
 
 def _best(conditions: Conditions, name: str, of_ranks: Any, of_looks: Any) -> float | None:
-    looks = [[getattr(rank, name) for rank in look.ranks] for look in (conditions.before, conditions.after)]
-    counted = [of_ranks(values) for values in looks if values and None not in values]
+    values_of = [[getattr(rank, name) for rank in snapshot.ranks] for snapshot in (conditions.before, conditions.after)]
+    counted = [of_ranks(values) for values in values_of if values and None not in values]
     return of_looks(counted) if counted else None
 
 
 def _of_gpus(conditions: Conditions, name: str, of: Any) -> float | None:
-    values = [getattr(gpu, name) for look in (conditions.before, conditions.after) for gpu in look.gpus]
+    values = [getattr(gpu, name) for snapshot in (conditions.before, conditions.after) for gpu in snapshot.gpus]
     present = [value for value in values if value is not None]
     return of(present) if present else None
 
 
 def _added(conditions: Conditions, name: str) -> int | None:
     """Return by how much a counter of all GPUs has grown; None where one of its ends is not known."""
-    before, after = (_by_gpu(look) for look in (conditions.before, conditions.after))
+    before, after = (_by_gpu(snapshot) for snapshot in (conditions.before, conditions.after))
     ends = [(getattr(before[gpu], name), getattr(after[gpu], name)) for gpu in before if gpu in after]
     spans = [(start, end) for start, end in ends if start is not None and end is not None]
     return sum(max(0, end - start) for start, end in spans) if spans else None
 
 
-def _by_gpu(look: Snapshot) -> dict[int, GpuState]:
-    return {gpu.gpu: gpu for gpu in look.gpus}
+def _by_gpu(snapshot: Snapshot) -> dict[int, GpuState]:
+    return {gpu.gpu: gpu for gpu in snapshot.gpus}
 
 
 def _while_busy(conditions: Conditions) -> dict[str, Any]:
@@ -167,11 +167,11 @@ def _while_busy(conditions: Conditions) -> dict[str, Any]:
 def _counted_throttling(conditions: Conditions) -> dict[str, Any]:
     """Return the share of the points' time in which a GPU's clock was lowered, by the driver's own counters."""
     measuring_s = sum(point["ended_s"] - point["began_s"] for point in conditions.points if "ended_s" in point)
-    before, after = (_by_gpu(look) for look in (conditions.before, conditions.after))
+    before, after = (_by_gpu(snapshot) for snapshot in (conditions.before, conditions.after))
     shares, reasons = [], set()
     for gpu in before.keys() & after.keys():
         for name, reason in COUNTED.items():
-            ends = [getattr(look[gpu], name) for look in (before, after)]
+            ends = [getattr(snapshot[gpu], name) for snapshot in (before, after)]
             if None not in ends and measuring_s > 0:
                 share = min(100.0, 100 * max(0.0, ends[1] - ends[0]) / measuring_s)
                 shares.append(share)

@@ -1,6 +1,6 @@
 """Conditions of a run: the state of the machine before, during and after the measurements, and how files hold it.
 
-A run's folder holds two files, which labkit.engine.folder names.
+A run's folder holds two files, which labkit.engine.run_folder names.
 
 `conditions.json` is one object:
 
@@ -152,7 +152,7 @@ class Conditions:
         content = asdict(self) | {"version": VERSION}
         for name in ("samples", "machine", "run", "source", "missing"):
             del content[name]
-        return json.dumps(_known(content), indent=1, ensure_ascii=False)
+        return json.dumps(_without_none(content), indent=1, ensure_ascii=False)
 
     def table(self) -> pd.DataFrame:
         """Return the time series, columns SAMPLE_COLUMNS; NaN where something is not known."""
@@ -213,8 +213,8 @@ def _number(value: Any) -> float | None:
     return value
 
 
-def _known(value: Any) -> Any:
+def _without_none(value: Any) -> Any:
     """Return the value without the fields that are None."""
     if isinstance(value, dict):
-        return {name: _known(inner) for name, inner in value.items() if inner is not None}
-    return [_known(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {name: _without_none(inner) for name, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list | tuple) else value

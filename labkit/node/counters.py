@@ -77,8 +77,8 @@ class Counters:
 
     def with_others(self, state: GpuState) -> GpuState:
         """Return the state with the other processes that are on the GPU now; the rest of it stays, and is not asked."""
-        known = self._ask(pynvml.nvmlDeviceGetComputeRunningProcesses) is not None
-        others = sum(not holder.ours for holder in holders([self.gpu])) if known else None
+        answers = self._ask(pynvml.nvmlDeviceGetComputeRunningProcesses) is not None
+        others = sum(not holder.ours for holder in holders([self.gpu])) if answers else None
         return replace(state, other_processes=others)
 
     def _ask(self, query: Any, *arguments: Any) -> Any:

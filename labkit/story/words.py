@@ -25,9 +25,9 @@ def as_table(table: pd.DataFrame, digits: int = 3) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def text(said: Markdown) -> str:
+def text(markdown: Markdown) -> str:
     """Return the sentences as a string, to be put into others."""
-    return said.data or ""
+    return markdown.data or ""
 
 
 def listed(items: Iterable[object]) -> str:

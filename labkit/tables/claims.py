@@ -16,7 +16,7 @@ from labkit.provenance import of_source
 from labkit.tables.published import report_names
 
 Figure = float | str | None
-Verdict = bool | None  # None: what the report prints does not decide it
+ClaimVerdict = bool | None  # None: what the report prints does not decide it
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Figures:
 
     printed: Callable[[], Figure]
     recomputed: Callable[[], Figure]
-    holds: Callable[[Any, Any], Verdict]
+    holds: Callable[[Any, Any], ClaimVerdict]
 
 
 def within(factor: float) -> Callable[[float, float], bool]:

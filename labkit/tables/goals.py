@@ -103,5 +103,5 @@ def comparable(
         return f"{ranks[0]:g} GPUs in this run and {ranks[1]:g} in {first}"
     differences = [difference for difference in differing(a, b) if depends_on == HOST or not difference.host_only]
     if differences:
-        return "; ".join(difference.said("this run", first) for difference in differences)
+        return "; ".join(difference.sentence("this run", first) for difference in differences)
     return COMPARABLE if all({*conditions} & MEASURED for conditions in (a, b)) else NOT_KNOWN

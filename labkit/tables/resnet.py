@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.provenance import like
 from labkit.theory import resnet as shapes
-from labkit.theory.lines import GB
+from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import TRAINING
 from labkit.theory.shapes import configuration
 from labkit.theory.traffic import Sent, through_a_link

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from labkit.course.grading import confine, pages
 from labkit.course.grading.grade import asked, grade
 from labkit.course.grading.submissions import submissions
-from labkit.engine.folder import runs_folder
+from labkit.engine.run_folder import runs_folder
 from labkit.node import here
 from labkit.repository import chosen_notebooks
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.provenance import fact_or
 from labkit.repository import RECORDED, lesson_names
 from labkit.tables.goals import COLUMNS as OF_TARGETS

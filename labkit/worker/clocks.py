@@ -64,19 +64,19 @@ class Clock:
         self.anchor: Any = None
         self.host, self.skew_us = 0.0, 0.0
         if self.gpu:
-            self.anchor, self.host, self.skew_us = self._look()
+            self.anchor, self.host, self.skew_us = self._read_both()
 
-    def _look(self) -> tuple[torch.cuda.Event, float, float]:
+    def _read_both(self) -> tuple[torch.cuda.Event, float, float]:
         torch.cuda.synchronize()
-        looks = []
+        readings = []
         for _ in range(LOOKS):
             event = torch.cuda.Event(enable_timing=True)
             before = node_clock.now()
             event.record()
             event.synchronize()
             after = node_clock.now()
-            looks.append(((after - before) / 2, (after + before) / 2, event))
-        half, middle, event = min(looks, key=lambda look: look[0])
+            readings.append(((after - before) / 2, (after + before) / 2, event))
+        half, middle, event = min(readings, key=lambda reading: reading[0])
         return event, middle, 1e6 * half
 
     def seconds(self, moment: Any) -> float:
@@ -85,7 +85,7 @@ class Clock:
     def look_again(self) -> None:
         """Add to `skew_us` by how much the two clocks have drifted apart since."""
         if self.gpu:
-            event, middle, half_us = self._look()
+            event, middle, half_us = self._read_both()
             self.skew_us = max(self.skew_us, half_us) + 1e6 * abs(self.seconds(event) - middle)
 
 

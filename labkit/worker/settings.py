@@ -13,7 +13,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 
 
-class TransformerPlan(Protocol):
+class TransformerKnobs(Protocol):
     """The knobs of a plan that every transformer is made of; a shared room imports no lab's plan."""
 
     @property

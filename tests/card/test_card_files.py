@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from made_card import card, reading, row
 
-from labkit.batch.frame import page
 from labkit.batch.pages import loads
 from labkit.card.cards import Card, CardError
 from labkit.card.formats import measured_text, to_csv, to_junit, to_text, write_card
 from labkit.card.page import STYLE, card_html
+from labkit.report.page import page_of
 
 
 def test_a_card_is_the_same_after_it_was_written_and_read(tmp_path):
@@ -49,10 +49,10 @@ def test_a_card_that_cannot_be_read_is_one_sentence(tmp_path, text, says):
 
 @pytest.mark.parametrize("change", [{"value": "fast"}, {"colour": "red"}])
 def test_a_card_with_a_damaged_row_is_no_card(change):
-    told = json.loads(card(reading()).to_json())
-    told["rows"][0] |= change
+    card_record = json.loads(card(reading()).to_json())
+    card_record["rows"][0] |= change
     with pytest.raises(CardError):
-        Card.from_json(json.dumps(told))
+        Card.from_json(json.dumps(card_record))
 
 
 def test_csv_has_a_line_per_figure():
@@ -93,5 +93,5 @@ def test_a_figure_beyond_its_limit_ends_beyond_the_limits_mark():
 
 
 def test_the_page_needs_nothing_else_and_shows_no_markup_of_others():
-    shown = page(card_html(card(reading(setting="<b>"), problems=["<script>alert(1)</script>"])), STYLE)
+    shown = page_of(card_html(card(reading(setting="<b>"), problems=["<script>alert(1)</script>"])), STYLE)
     assert loads(shown) == [] and "<script>" not in shown and "<b>" not in shown

@@ -13,9 +13,9 @@ from made_card import CALL, PAIR, card, reading
 
 from labkit.batch.pages import loads
 from labkit.card.cards import CardError
-from labkit.card.compare import changed_conditions, changes, chosen_cards, main, told
+from labkit.card.compare import changed_conditions, changes, chosen_cards, comparison_text, main
 from labkit.card.formats import write_card
-from labkit.card.reports import find_card, history
+from labkit.card.history import find_card, history
 from labkit.card.trends import drawn, series, trends_page, write_trends
 from labkit.repository import REPOSITORY
 
@@ -53,10 +53,10 @@ def test_a_figure_of_the_same_run_was_not_measured_again_and_is_told_so():
     kept = reading(CALL, 90.0, 1.0, limit=None, run="kept")
     first, second = card(reading(value=390.0), kept), card(reading(value=360.0), kept)
     assert [one.first.key for one in changes(first, second)] == [PAIR]
-    said = told(first, second, ("a", "b"))
+    said = comparison_text(first, second, ("a", "b"))
     summary = "2 key figures in both: 1 changed beyond noise, 0 within noise, 1 not measured again"
     assert f"{summary} (both show the same run)\n  collectives: {CALL[1]}" in said
-    assert "not measured again" not in told(card(reading()), card(reading(run="another")), ("a", "b"))
+    assert "not measured again" not in comparison_text(card(reading()), card(reading(run="another")), ("a", "b"))
 
 
 def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host():
@@ -126,7 +126,7 @@ def test_a_run_a_report_and_a_card_are_found_by_path_and_by_name(report, tmp_pat
     run = copies_run(report.parent / "20261122-120000-topology-copies", gpus=2)
     for name in ("20261120-100000", str(report), str(report / "card.json"), run.folder.name, str(run.folder)):
         assert find_card(name, report)[1].rows
-    lines = told(find_card(run.folder.name, report)[1], find_card(str(run.folder), report)[1], ("a", "b"))
+    lines = comparison_text(find_card(run.folder.name, report)[1], find_card(str(run.folder), report)[1], ("a", "b"))
     assert "5 key figures in both: 5 not measured again (both show the same run)\n  topology: " in lines
 
 
@@ -181,7 +181,7 @@ def test_a_higher_value_stands_higher_and_below_the_limit(report):
 
 def test_a_trends_dot_tells_its_run_and_has_the_colours_of_the_page(report):
     shown = trends_page(history(report))
-    told = re.findall(r"<title>(\S+) \S+: (\d+)", shown)
-    assert told == [("2026-11-20", "390"), ("2026-11-21", "391"), ("2026-11-22", "360")]
+    drawn = re.findall(r"<title>(\S+) \S+: (\d+)", shown)
+    assert drawn == [("2026-11-20", "390"), ("2026-11-21", "391"), ("2026-11-22", "360")]
     assert not re.findall(r"#[0-9a-f]{6}\b", shown), "each has one for a dark page, too"
     assert shown.count("fill: var(--ok)") == 2 and shown.count("fill: var(--bad)") == 1

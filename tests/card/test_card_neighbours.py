@@ -56,6 +56,6 @@ def test_a_card_beside_busy_processes_says_so(quiet, tmp_path):
     assert busy.conditions["cpu_percent"] > 80
     shares = [card.conditions["cpu_pressure_percent"] for card in (quiet, busy)]
     assert shares[1] > PRESSURE_POINTS
-    told = any("waited for a core" in line for line in changed_conditions(quiet, busy))
-    assert told == (abs(shares[1] - shares[0]) > PRESSURE_POINTS)  # this node may be busy already
+    waited = any("waited for a core" in line for line in changed_conditions(quiet, busy))
+    assert waited == (abs(shares[1] - shares[0]) > PRESSURE_POINTS)  # this node may be busy already
     assert not any("usable cores" in line for line in changed_conditions(quiet, busy))

@@ -80,8 +80,10 @@ def test_an_interrupt_ends_the_rest_and_leaves_a_card(report, monkeypatch):
 
     monkeypatch.setattr(measure, "launch", launch)
     assert main(["--report", str(report), "topology", "collectives"]) == 130
-    told = json.loads((report / "card.json").read_text())
-    assert {row["verdict"] for row in told["rows"] if row["lab"] == "collectives"} == {"not measured: interrupted"}
+    card_record = json.loads((report / "card.json").read_text())
+    assert {row["verdict"] for row in card_record["rows"] if row["lab"] == "collectives"} == {
+        "not measured: interrupted"
+    }
 
 
 @pytest.mark.quick
@@ -93,10 +95,10 @@ def test_wrong_calls_say_what_there_is(report, capsys):
 
 
 def test_a_notebooks_runs_are_found_again_and_give_the_reports_card(tmp_path, write_notebook, monkeypatch):
-    from labkit.batch import claims
+    from labkit.batch import publish
     from labkit.batch.__main__ import main as run
 
-    monkeypatch.setattr(claims, "labs_with_claims", list)
+    monkeypatch.setattr(publish, "labs_with_claims", list)
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     launches = "from labkit import launch\nfrom lessons import topology\nlaunch(topology.Copies.small(gpus=2))"
     write_notebook(tmp_path / "notebooks" / "00_copies.ipynb", "# Copies", launches)

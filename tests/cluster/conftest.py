@@ -6,7 +6,7 @@ import pytest
 from node_faults import MOST_SECONDS, failure, nothing_left
 from two_nodes import TwoNodes, why_not
 
-from labkit.cluster import lending
+from labkit.cluster import session_cache
 from labkit.cluster.session import NodesSession
 from labkit.repository import REPOSITORY
 
@@ -37,7 +37,7 @@ def elsewhere(request, tmp_path, monkeypatch):
     def stations(modules, *given):
         return NodesSession(tuple(dict.fromkeys((*modules, FAULTY, *lessons))), *given)
 
-    monkeypatch.setattr(lending, "NodesSession", stations)
+    monkeypatch.setattr(session_cache, "NodesSession", stations)
 
 
 @pytest.fixture
@@ -50,16 +50,16 @@ def login(cluster, tmp_path, monkeypatch, elsewhere):
     settings.write_text("\n".join(lines))
     monkeypatch.setenv("LABKIT_CLUSTER_FILE", str(settings))
     yield settings
-    kept = lending.kept()
+    kept = session_cache.cached_session()
     if kept is None or not kept.alive() or kept.allocation.submitted:
-        lending.leave()
+        session_cache.leave()
         cluster.release_all()
 
 
 @pytest.fixture
 def allocation(cluster, login, monkeypatch):
     """The environment of a kernel in an allocation of two nodes, whose stations serve several tests; its number."""
-    kept = lending.kept()
+    kept = session_cache.cached_session()
     number = kept.allocation.number if kept is not None and kept.alive() else None
     number = number or cluster.allocate(2)
     monkeypatch.setenv("SLURM_JOB_ID", number)
@@ -71,7 +71,7 @@ def allocation(cluster, login, monkeypatch):
 def no_station_left():
     """After the tests of a file no station is left."""
     yield
-    lending.leave()
+    session_cache.leave()
 
 
 @pytest.fixture

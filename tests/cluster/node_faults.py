@@ -14,7 +14,7 @@ from faults_plan import Faults
 from labkit import launch
 from labkit.engine import processes
 from labkit.engine.errors import RunError
-from labkit.engine.lines import read_lines
+from labkit.engine.json_lines import read_lines
 from labkit.engine.run import Run
 
 MOST_SECONDS = 60.0  # from a fault to its error, on a loaded machine

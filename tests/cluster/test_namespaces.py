@@ -14,7 +14,7 @@ from faults_plan import Faults
 from launches import soon
 
 from labkit import launch, launch_or_replay
-from labkit.cluster import lending, namespaces
+from labkit.cluster import namespaces, session_cache
 from labkit.engine import processes
 from labkit.engine.errors import ClusterError, PlanError, WorkerDied
 from labkit.repository import REPOSITORY
@@ -49,7 +49,7 @@ def test_a_plan_runs_in_two_namespaces_whose_stations_stay_warm_until_they_are_l
     with warnings.catch_warnings(action="error", category=UserWarning):
         assert not launch_or_replay(start.Hello.small(gpus=2), "h200x4/start/hello").recorded
     assert stations() == begun and len(begun) == 2
-    lending.leave()
+    session_cache.leave()
     soon(lambda: not any(each.is_running() for each in begun))
 
 
@@ -98,7 +98,7 @@ def test_without_namespaces_the_recorded_run_stands_in_and_the_reason_is_said(el
 
 
 def test_without_namespaces_a_launch_says_why(lent, monkeypatch):
-    lending.leave()
+    session_cache.leave()
     monkeypatch.setattr(namespaces, "why_not", lambda: "no iproute2 here")
     with pytest.raises(ClusterError, match=r"no iproute2 here\. Launch on a cluster, or replay"):
         launch(start.Hello.small(gpus=2), nodes=2)

@@ -15,7 +15,7 @@ from node_faults import when_it_measures, works_again
 from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
-from labkit.cluster import lending
+from labkit.cluster import session_cache
 from labkit.engine import processes
 from labkit.engine.errors import ClusterError, JobEnded, LauncherLost, WorkerDied, WorkerHung, WorkerRaised
 
@@ -121,7 +121,7 @@ def test_slurmd_may_be_killed_under_a_run_but_a_new_step_needs_it(cluster, alloc
         run = launch(Faults(faults=("visible",) * 4), nodes=2)
         killing.finish()
         assert run.status["state"] == "finished"
-        lending.leave()
+        session_cache.leave()
         with pytest.raises(ClusterError, match=r"no station started on node\(s\).*(connection|node)"):
             launch(Faults(), nodes=2)
     finally:

@@ -19,7 +19,7 @@ from node_faults import when_it_measures, works_again
 from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
-from labkit.cluster import lending
+from labkit.cluster import session_cache
 from labkit.engine import processes
 from labkit.engine.errors import ClusterError, GroundLost, NowhereToWrite, WorkerRaised
 from labkit.repository import REPOSITORY
@@ -59,7 +59,7 @@ def mounted(cluster, tmp_path_factory):
         if not shutil.which(command[0]) or subprocess.run(command, capture_output=True).returncode:
             pytest.skip("no file system can be made and mounted here")
     yield folder
-    lending.leave()  # stations may have files open there
+    session_cache.leave()  # stations may have files open there
     soon(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0)
 
 
@@ -76,9 +76,9 @@ def disk(mounted, tmp_path, monkeypatch, allocation):
 @pytest.fixture
 def whole_disk(disk, mounted):
     """Such a folder; the one which the stations and the kernel share lies on that file system, too."""
-    kept = lending.kept()
+    kept = session_cache.cached_session()
     if kept and not kept.base["LABKIT_RUNS"].startswith(str(mounted)):
-        lending.leave()
+        session_cache.leave()
     return disk
 
 
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_before_any_worker_starts(
 
     A station that comes late finds no folder: the first has ended, and removed it.
     """
-    lending.leave()
+    session_cache.leave()
     (whole_disk / "runs").mkdir()
     if late:
         on_second_node(login, "sleep 4")

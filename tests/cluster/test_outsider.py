@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from labkit.cluster.interface import listening
-from labkit.engine import meeting
+from labkit.cluster.connectivity import listen
+from labkit.engine import rendezvous
 
 SECOND = timedelta(seconds=1)
 
@@ -22,7 +22,7 @@ SECOND = timedelta(seconds=1)
 @pytest.fixture
 def run_store():
     """The meeting of a run, as node 0 sees it."""
-    listener = listening("127.0.0.1")
+    listener = listen("127.0.0.1")
     yield {
         "address": "127.0.0.1",
         "port": listener.getsockname()[1],
@@ -31,7 +31,7 @@ def run_store():
         "node": 0,
         "listener": listener.fileno(),
     }
-    meeting.served.cache_clear()
+    rendezvous.serve_store.cache_clear()
 
 
 def outsider(run_store) -> dist.TCPStore:
@@ -39,7 +39,7 @@ def outsider(run_store) -> dist.TCPStore:
 
 
 def test_the_store_listens_on_the_chosen_address_alone(run_store):
-    meeting.joined(run_store, "agents")
+    rendezvous.join_store(run_store, "agents")
     own = [each for each in psutil.net_connections("inet") if each.laddr and each.laddr.port == run_store["port"]]
     assert own and {each.laddr.ip for each in own} == {"127.0.0.1"}
     with pytest.raises(OSError):
@@ -47,7 +47,7 @@ def test_the_store_listens_on_the_chosen_address_alone(run_store):
 
 
 def test_keys_begin_with_the_runs_token_but_who_knows_it_can_change_them(run_store):
-    agents = meeting.joined(run_store, "agents")
+    agents = rendezvous.join_store(run_store, "agents")
     agents.set("size", "2")
     stranger = outsider(run_store)
     assert not stranger.check(["size"])
@@ -58,7 +58,7 @@ def test_keys_begin_with_the_runs_token_but_who_knows_it_can_change_them(run_sto
 
 def test_nothing_that_the_store_holds_is_unpickled(run_store, monkeypatch):
     """torch's own c10d rendezvous unpickles its state from the store; ours reads none."""
-    meeting.joined(run_store, "agents")
+    rendezvous.join_store(run_store, "agents")
     stranger = outsider(run_store)
     for key in ("torch.rendezvous.run", "agents/torch.rendezvous.run"):
         stranger.set(key, pickle.dumps({"code": "of a stranger"}))
@@ -68,7 +68,7 @@ def test_nothing_that_the_store_holds_is_unpickled(run_store, monkeypatch):
 
     for name in ("loads", "load", "Unpickler"):
         monkeypatch.setattr(pickle, name, unpickled)
-    parameters = RendezvousParameters("meeting", "", "run", 1, 1, meeting=run_store)
+    parameters = RendezvousParameters("rendezvous", "", "run", 1, 1, rendezvous=run_store)
     told = get_rendezvous_handler(parameters).next_rendezvous()
     assert (told.rank, told.world_size) == (0, 1)
     told.store.set("role", "{}")

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from labkit.cluster.interface import chosen
+from labkit.cluster.connectivity import choose_interface
 from labkit.engine.errors import ClusterError
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 from labkit.repository import REPOSITORY
 
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_named_must_exist(tmp_path, monkeypatch):
 
 def test_an_interface_is_chosen_by_its_name_or_is_the_one_that_leads_to_the_kernel(monkeypatch):
     monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
-    assert chosen("lo") == chosen("") == ("lo", "127.0.0.1")
+    assert choose_interface("lo") == choose_interface("") == ("lo", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_interface_is_chosen_by_its_name_or_is_the_one_that_leads_to_the_kern
 def test_interfaces_are_named_where_none_fits(monkeypatch, name, why):
     monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR", raising=False)
     with pytest.raises(ValueError, match=why):
-        chosen(name)
+        choose_interface(name)
 
 
 @pytest.mark.slow

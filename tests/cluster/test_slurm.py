@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from labkit.cluster import job, slurm
+from labkit.cluster import slurm
+from labkit.cluster.allocation import Allocation, submit_job, wait_for_nodes
 from labkit.engine.errors import ClusterError
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 
 SHOWN = "JobId=7 JobName=labkit JobState={} Reason={} Dependency=(null) Partition=gpu TimeLimit=01:00:00 Restarts=0"
 
@@ -18,10 +19,10 @@ def says(monkeypatch):
     """Return a function that sets what each of Slurm's commands prints, and its errors."""
 
     def to_say(error="", **printed):
-        def said(*command):
+        def run_command(*command):
             return subprocess.CompletedProcess(command, int(bool(error)), printed.get(command[0], ""), error)
 
-        monkeypatch.setattr(slurm, "said", said)
+        monkeypatch.setattr(slurm, "run_command", run_command)
 
     return to_say
 
@@ -77,7 +78,7 @@ def test_a_wait_that_is_too_long_ends(says):
     says(scontrol=SHOWN.format("PENDING", "Resources"), squeue="7\n")
     told = []
     with pytest.raises(ClusterError, match=r"no nodes came within 0 s: job 7 is pending, place 1 of 1"):
-        job.wait_for_nodes(job.Allocation("7", 2, submitted=True), told.append, 0.0)
+        wait_for_nodes(Allocation("7", 2, submitted=True), told.append, 0.0)
     assert len(told) == 1
 
 
@@ -85,4 +86,4 @@ def test_a_wait_that_is_too_long_ends(says):
 def test_an_option_of_sbatch_that_is_none_is_refused(tmp_path, option):
     pytest.importorskip("submitit", reason="submitit is optional")
     with pytest.raises(ClusterError, match="write each option as"):
-        job.submit(2, Settings(sbatch=(option,)), tmp_path)
+        submit_job(2, Settings(sbatch=(option,)), tmp_path)

@@ -11,10 +11,10 @@ from launches import soon
 from node_faults import when_it_measures
 
 from labkit import launch
-from labkit.cluster import job, lending, slurm
-from labkit.engine import bars
+from labkit.cluster import allocation, session_cache, slurm
+from labkit.engine import progress
 from labkit.engine.errors import ClusterError, NotStarted
-from labkit.engine.workplace import Settings
+from labkit.engine.launch_settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ pytest.importorskip("submitit", reason="submitit is not installed: make test CLU
 def told(monkeypatch):
     """Return the lines that launches show below their bars."""
     lines = []
-    monkeypatch.setattr(bars.Bars, "show_waiting", lambda self, text: lines.append(text))
+    monkeypatch.setattr(progress.ProgressBars, "show_waiting", lambda self, text: lines.append(text))
     return lines
 
 
@@ -47,7 +47,7 @@ def test_a_kept_job_serves_the_next_launch(cluster, login, told):
     login.write_text(login.read_text().replace("keep_minutes = 0", "keep_minutes = 5"))
     first = launch(Faults(), nodes=2).status["job"]
     assert launch(Faults(), nodes=2).status["job"] == first
-    lending.leave()
+    session_cache.leave()
     soon(lambda: first not in cluster.jobs())
 
 
@@ -92,7 +92,7 @@ def test_an_interrupt_while_it_waits_gives_the_job_back(cluster, login, monkeypa
         if "pending" in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bars.Bars, "show_waiting", interrupt)
+    monkeypatch.setattr(progress.ProgressBars, "show_waiting", interrupt)
     with pytest.raises(NotStarted, match="nothing was started"):
         launch(Faults(), nodes=2)
     soon(lambda: cluster.jobs() == [other])
@@ -115,17 +115,17 @@ def test_a_job_that_can_never_start_is_given_back_at_once(cluster, login):
 
 def test_a_job_that_no_kernel_uses_any_more_ends_by_itself(cluster, login, monkeypatch):
     """The kernel may be killed while its job waits: then no station ever comes."""
-    monkeypatch.setattr(job, "hold", quick_hold(login.parent))
-    allocation = job.submit(1, Settings(partition="lab", time_minutes=5), login.parent / "jobs")
-    soon(lambda: slurm.job(allocation.number).runs)
-    soon(lambda: slurm.job(allocation.number).state == "COMPLETED")
+    monkeypatch.setattr(allocation, "job_script", quick_job_script(login.parent))
+    own_job = allocation.submit_job(1, Settings(partition="lab", time_minutes=5), login.parent / "jobs")
+    soon(lambda: slurm.job(own_job.number).runs)
+    soon(lambda: slurm.job(own_job.number).state == "COMPLETED")
 
 
-def quick_hold(folder):
+def quick_job_script(folder):
     """Return the module of the job's own process, with short patience."""
-    from labkit.cluster import hold
+    from labkit.cluster import job_script
 
-    text = Path(hold.__file__).read_text().replace("LOOK_SECONDS = 5.0", "LOOK_SECONDS = 0.2")
+    text = Path(job_script.__file__).read_text().replace("LOOK_SECONDS = 5.0", "LOOK_SECONDS = 0.2")
     file = folder / "hold.py"
     file.write_text(text.replace("FIRST_SECONDS = 120.0", "FIRST_SECONDS = 1.0").replace("max(keep_seconds", "max(0.0"))
 

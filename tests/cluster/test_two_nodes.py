@@ -8,7 +8,7 @@ from launches import soon
 from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
-from labkit.cluster import lending
+from labkit.cluster import session_cache
 from labkit.engine.errors import ClusterError, PlanError
 from lessons import broadcast, collectives, ddp_from_scratch, start
 
@@ -66,7 +66,7 @@ def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocatio
     steps = cluster.steps()
     assert launch(Faults(), nodes=2).status["state"] == "finished"
     assert cluster.steps() == steps and len(steps) == 1
-    lending.leave()
+    session_cache.leave()
     soon(lambda: not cluster.steps() and not cluster.stations(), seconds=SLURM_FORGETS_S)
     assert allocation in cluster.jobs()
 

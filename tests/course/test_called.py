@@ -6,7 +6,7 @@ from math import nan
 
 import pytest
 
-from labkit.course import answers, exercise
+from labkit.course import answer_launch, answers
 from labkit.course.exercises import Exercise, Exercises
 from labkit.course.verdict import HUNG, RAISED, RIGHT, WRONG, Verdict
 from labkit.engine.function import MOST_PRINTED
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("answers_folder")
 
 def call(body: str, inputs: list, before: str = "", signature: str = "x", patience_s: float = 20.0):
     answers.save(NAME, f"{before}\ndef held_bytes({signature}):\n    {body}\n")
-    return exercise.called(NAME, inputs, patience_s)
+    return answer_launch.call_answer(NAME, inputs, patience_s)
 
 
 def test_what_is_returned_arrives_as_it_was():
@@ -99,14 +99,14 @@ def test_a_slow_answer_is_not_accused_of_a_loop():
 
 def test_another_name_is_said():
     answers.save(NAME, "def held_byte(x):\n    return 1\n")
-    verdict = exercise.called(NAME, [[1]])
+    verdict = answer_launch.call_answer(NAME, [[1]])
     assert verdict.outcome == RAISED
     assert "defines no function `held_bytes`" in str(verdict) and "`held_byte`" in str(verdict)
 
 
 def test_a_name_that_is_no_function_is_said():
     answers.save(NAME, "held_bytes = 3\n")
-    assert "not a function" in str(exercise.called(NAME, [[1]]))
+    assert "not a function" in str(answer_launch.call_answer(NAME, [[1]]))
 
 
 @pytest.mark.parametrize("place", ["rank 0 (GPU 0)", "rank 0 (node 1, gpu-node-17, GPU 0)"])
@@ -154,5 +154,5 @@ def test_what_an_endless_loop_printed_is_shown_and_is_not_endless():
 
 
 def test_a_traceback_without_the_answer_stays_whole():
-    text = f'{exercise.TRACEBACK}  File "/lib/a.py", line 1, in f\n    g()\nValueError: no\n'
-    assert exercise.from_the_students_line(text) == text
+    text = f'{answer_launch.TRACEBACK}  File "/lib/a.py", line 1, in f\n    g()\nValueError: no\n'
+    assert answer_launch.from_the_students_line(text) == text

@@ -118,7 +118,7 @@ def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
     folder = tmp_path / "tmp"
     folder.mkdir()
     environment = os.environ | {"TMPDIR": str(folder)}
-    start = "from labkit.engine.session import Session\nwith Session.lent('labkit.engine.call'): print(1), input()"
+    start = "from labkit.engine.session import Session\nwith Session.borrow('labkit.engine.call'): print(1), input()"
 
     def kernel() -> subprocess.Popen:
         command, pipe = [sys.executable, "-u", "-c", start], subprocess.PIPE

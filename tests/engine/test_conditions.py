@@ -10,9 +10,9 @@ from faults_plan import Faults
 from launches import failed, soon
 
 from labkit import node
-from labkit.engine import bars
-from labkit.engine.bars import Bars, LiveLine
+from labkit.engine import progress
 from labkit.engine.errors import WorkerDied, WorkerRaised
+from labkit.engine.progress import LiveLine, ProgressBars
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
 from labkit.launching import launch
@@ -169,26 +169,26 @@ def test_conditions_follow_a_folder_that_is_renamed(gpu_run, tmp_path):
 
 
 def test_the_line_below_the_bar_shows_what_is_known(tmp_path):
-    assert bars.line({}) == ""
+    assert progress.line({}) == ""
     host = {"at_s": 1, "gpu": None, "cpu_percent": 87.4, "memory_available_gib": 12.34}
-    assert bars.line({None: host}) == "CPU: 87 %, 12.3 GiB free"
+    assert progress.line({None: host}) == "CPU: 87 %, 12.3 GiB free"
     gpus = {1: {"gpu": 1, "memory_mib": 2048}, 0: {"gpu": 0, "utilisation_percent": 97, "memory_mib": 1024}}
-    assert bars.line({None: host, **gpus}) == "GPU 0: 97 %, 1.0 GiB | GPU 1: 2.0 GiB"
+    assert progress.line({None: host, **gpus}) == "GPU 0: 97 %, 1.0 GiB | GPU 1: 2.0 GiB"
 
 
 def test_the_line_follows_the_samples_and_vanishes(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("LABKIT_PROGRESS")
-    monkeypatch.setattr("labkit.engine.bars.SHOW_SECONDS", 0.0)
-    run, bars = Run(tmp_path), Bars(Faults(), progress=True)
-    bars.points()
-    shown = LiveLine(run, bars.show_below)
+    monkeypatch.setattr("labkit.engine.progress.SHOW_SECONDS", 0.0)
+    run, progress = Run(tmp_path), ProgressBars(Faults(), progress=True)
+    progress.points_bar()
+    shown = LiveLine(run, progress.show_below)
     shown.update()
     with run.samples_file.open("a") as file:
         for busy in (11.0, 22.0):
             file.write(json.dumps({"at_s": 0.0, "gpu": None, "cpu_percent": busy}) + "\n")
             file.flush()
             shown.update()
-    bars.close()
+    progress.close()
     drawn = capsys.readouterr().err
     assert "CPU: 11 %" in drawn
     assert "CPU: 22 %" in drawn

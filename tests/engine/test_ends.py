@@ -122,7 +122,7 @@ def test_end_kills_what_does_not_listen(monkeypatch):
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", deaf], env=os.environ | {MARK: run.mark}, stdout=subprocess.PIPE)
     process.stdout.readline()
-    with Session.lent(Faults.worker) as session:
+    with Session.borrow(Faults.worker) as session:
         watch.Watch.end(run, 1, session)
     assert process.poll() is not None
     assert not members(run)

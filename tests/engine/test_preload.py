@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from labkit.engine.preload import imports
+from labkit.engine.preload import import_statements
 from labkit.engine.session import Session
 
 pytestmark = pytest.mark.slow
@@ -19,16 +19,16 @@ def test_the_packages_of_a_module_are_run_before_it(tmp_path, monkeypatch):
     for name, text in (files | {"worker.py": "from outer.inner.module import nothing"}).items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert set(imports("worker", set())) == {"import torch", "import seaborn", "from pandas import DataFrame"}
+    assert set(import_statements("worker", set())) == {"import torch", "import seaborn", "from pandas import DataFrame"}
 
 
 @pytest.mark.parametrize("module", ["lessons.attention.worker", "lessons.sharding.worker"])
 def test_a_worker_finds_all_that_is_installed_loaded_already(module):
     code = f"""if True:
         import importlib, sys
-        from labkit.engine.preload import ALWAYS, load
+        from labkit.engine.preload import ALWAYS, load_packages
         from labkit.repository import without_front_doors
-        load([*ALWAYS, "{module}"])
+        load_packages([*ALWAYS, "{module}"])
         without_front_doors()
         loaded = set(sys.modules)
         importlib.import_module("{module}")
@@ -39,6 +39,6 @@ def test_a_worker_finds_all_that_is_installed_loaded_already(module):
 
 
 def test_an_engine_s_own_module_needs_no_new_agent():
-    with Session.lent("lessons.start.worker") as session:
+    with Session.borrow("lessons.start.worker") as session:
         assert session.serves("labkit.engine.call")
         assert not session.serves("lessons.nowhere.worker")

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-import labkit.engine.run as run_module
+import labkit.engine.recordings as recordings_module
 from labkit.engine.recordings import Recordings
 
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
     """Return a function that records one plan on machines with so many GPUs."""
-    monkeypatch.setattr(run_module, "RECORDED", tmp_path)
+    monkeypatch.setattr(recordings_module, "RECORDED", tmp_path)
 
     def record(*counts: int) -> list[str]:
         for count in counts:

@@ -21,12 +21,12 @@ from faults_plan import Faults
 from launches import HERE, failed, soon
 
 from labkit import launching, node
-from labkit.batch.turn import turn
 from labkit.engine import locks, reservation
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerHung
 from labkit.engine.plan import Plan
 from labkit.engine.reservation import Reservation
 from labkit.launching import launch
+from labkit.report.node_lock import hold_node
 
 ME = getpass.getuser()
 
@@ -328,7 +328,7 @@ def test_a_folder_of_locks_that_is_none_is_refused(gpus, tmp_path, monkeypatch, 
         launch(Faults(gpus=1))
     assert str(caught.value) == f"LABKIT_LOCKS={tmp_path / name} can hold no locks ({why}): {advice}"
     assert not (tmp_path / "runs").exists()
-    with pytest.raises(PlanError, match="can hold no locks"), turn(wait=False, tell=print):
+    with pytest.raises(PlanError, match="can hold no locks"), hold_node(wait=False, tell=print):
         pass
 
 

@@ -24,7 +24,7 @@ from faults_plan import Faults
 from launches import HERE, soon, the_run
 
 from labkit import node
-from labkit.cluster.desk import Desk
+from labkit.cluster.shared_folder import SharedFolder
 from labkit.engine import locks, session
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
@@ -189,7 +189,7 @@ def test_the_folders_that_stations_need_are_private(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "of" / "mine"))
     before = os.umask(0)
     try:
-        desk = Desk(2, ())
+        desk = SharedFolder(2, ())
     finally:
         os.umask(before)
     made = [tmp_path / "of", tmp_path / "of" / "mine", desk.folder]

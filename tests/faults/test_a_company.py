@@ -113,7 +113,7 @@ from labkit.engine import session
 def rows():
     return [*launch(Ends()).rows, session.Session._current.process.pid]
 before, again = rows(), rows()
-file = Path(session.__file__).with_name("lines.py")
+file = Path(session.__file__).with_name("json_lines.py")
 text = file.read_text()
 assert text.count('**point, "status": "ok"') == 1
 file.write_text(text.replace('**point, "status": "ok"', '**point, "edited": True, "status": "ok"'))

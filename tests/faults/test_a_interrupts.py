@@ -75,7 +75,7 @@ def test_an_interrupt_that_python_has_dropped_is_raised_at_the_launchs_end():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("moment", ["lent_session", "start_workers"])
+@pytest.mark.parametrize("moment", ["borrow_session", "start_workers"])
 def test_an_interrupt_that_python_has_dropped_ends_the_launch_before_its_first_row(monkeypatch, moment):
     """It comes in a finaliser before the workers are started, or just after; the point would last a minute."""
     as_it_is = getattr(Launches, moment)

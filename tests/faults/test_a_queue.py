@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 QUEUES = """
 import json, signal
 from ends_plan import Ends
-from labkit.engine import bars
+from labkit.engine import progress
 from labkit.launching import launch
 signal.signal(signal.SIGINT, signal.default_int_handler)
-bars.Bars.show_waiting = lambda self, text: print(text, flush=True)
+progress.ProgressBars.show_waiting = lambda self, text: print(text, flush=True)
 try:
     run = launch(Ends())
     print(json.dumps({"state": run.status["state"], "rows": len(run.rows)}))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from labkit.engine.lines import row_line
+from labkit.engine.json_lines import row_line
 from labkit.engine.run import Run
 from labkit.node import Gpu, Node
 from lessons.broadcast.plan import WHOLE, Sweep

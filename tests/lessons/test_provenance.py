@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.provenance import fact
 from labkit.repository import RECORDED, lesson_names
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from labkit.engine.recordings import Recordings
-from labkit.engine.run import replay
+from labkit.engine.recordings import Recordings, replay
 from labkit.tables.goals import OPEN
 from labkit.tables.measures import measures_of
 from labkit.tools.scorecard import scorecard

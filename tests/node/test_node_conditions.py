@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.node.comparability import differing, key_conditions
 from labkit.node.conditions import Conditions, GpuState, HostState, RankState, Snapshot, parse
 
@@ -117,7 +118,7 @@ ALIKE = conditions()
 )
 def test_a_difference_that_matters_is_told(other, what, host_only):
     (found,) = differing(key_conditions(ALIKE), key_conditions(other))
-    assert what in found.said()
+    assert what in found.sentence()
     assert found.host_only is host_only
     (mirrored,) = differing(key_conditions(other), key_conditions(ALIKE))
     assert (mirrored.first, mirrored.second) == (found.second, found.first)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
 
-from labkit.course import guesses, record
+from labkit.course import record
+from labkit.course.predictions import PREDICTIONS_FILE, is_prediction
 
-FILES = (record.FILE, guesses.FILE)
+FILES = (record.FILE, PREDICTIONS_FILE)
 MOST_BYTES = 2**20  # of each file; a year's record has some 50 KiB
 MOST_PREDICTIONS = 100  # the lessons ask for some twenty
 MOST_CHARACTERS = 200  # of a text in them
@@ -63,7 +64,7 @@ class Evidence:
 
     def predicted(self) -> Iterator[tuple[str, str, str]]:
         """Give each prediction that was made: question, what was guessed, what was measured ("–" if nothing)."""
-        for kept in filter(guesses.is_readable, self.predictions):
+        for kept in filter(is_prediction, self.predictions):
             if (guessed := _number(kept.get("guessed"))) != "–":
                 unit = _short(kept["unit"])
                 measured = _number(kept.get("measured"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
-from labkit.course.exercise import returned, written
+from labkit.course.answer_launch import call_text, returned
 from labkit.course.exercises import Cases, Exercise, cases_of
 from labkit.course.grading import attempt, confine
 from labkit.course.grading.confine import Ended, Limits
@@ -116,7 +116,7 @@ def _given(
             faults["memory"] = f"it may take {limits.memory_mib} MiB"
         return Verdict(function, RAISED, faults, detail=detail)
     if len(rows) < len(inputs):
-        call = written(function, inputs[len(rows)]) if not cases.driver else f"`{function}`"
+        call = call_text(function, inputs[len(rows)]) if not cases.driver else f"`{function}`"
         what = call if any("loaded" in line for line in lines) else "the cell"
         if ended.status is None:
             sentence = f"{what} did not come back within {limits.seconds:.0f} s: a loop in it does not end, or is slow"

@@ -10,12 +10,12 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from labkit.batch.frame import page
 from labkit.course.grading import confine, evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
-from labkit.engine.folder import make_private, replace_file
+from labkit.engine.run_folder import make_private, replace_file
+from labkit.report.page import page_of
 from labkit.repository import lesson_names
 
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
@@ -99,7 +99,7 @@ def _cell(graded: Graded | None) -> str:
 
 
 def _write_page(file: Path, body: str) -> None:
-    replace_file(file, page(body), errors=UNWRITABLE)
+    replace_file(file, page_of(body), errors=UNWRITABLE)
 
 
 def _row(graded: Graded) -> list:
@@ -120,21 +120,27 @@ def total(rows: Sequence[Graded]) -> str:
 
 def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
-    told = submission.evidence
+    submitted = submission.evidence
     exercises = "".join(
-        _exercise(graded, submission.code.get(graded.exercise, ""), told.way_to(graded.exercise)) for graded in rows
+        _exercise(graded, submission.code.get(graded.exercise, ""), submitted.way_to(graded.exercise))
+        for graded in rows
     )
     back = '<p class="lead"><a href="index.html">← All students</a></p>'
     head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
-    return head + problems + exercises + _of_record(told, dict.fromkeys(row.exercise.partition(".")[0] for row in rows))
+    return (
+        head
+        + problems
+        + exercises
+        + _of_record(submitted, dict.fromkeys(row.exercise.partition(".")[0] for row in rows))
+    )
 
 
-def _of_record(told: evidence.Evidence, labs: Iterable[str]) -> str:
+def _of_record(submitted: evidence.Evidence, labs: Iterable[str]) -> str:
     """Return the bugs that were named and the predictions, with what all of the record is worth; "" without one."""
-    if not told.entries and not told.predictions:
+    if not submitted.entries and not submitted.predictions:
         return ""
-    bugs = [f"<li>{escape(lab)}: {escape(line)}</li>" for lab in labs if (line := told.bugs_of(lab))]
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in told.predicted()]
+    bugs = [f"<li>{escape(lab)}: {escape(line)}</li>" for lab in labs if (line := submitted.bugs_of(lab))]
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in submitted.predicted()]
     shown = f"<h3>Bugs named</h3><ul>{''.join(bugs)}</ul>" if bugs else ""
     if rows:
         head = "<tr><th>Prediction</th><th>Guessed</th><th>Measured</th></tr>"

@@ -13,10 +13,10 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import fact, of_run, of_source
-from labkit.tables.lines import fits
+from labkit.tables.alpha_beta import fits
 from labkit.tables.rates import strategies
+from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import flop_per_token
-from labkit.theory.lines import Link
 from labkit.theory.traffic import Sent, through_a_link, traffic
 from lessons.accounting import theory
 from lessons.accounting.theory import (

@@ -15,7 +15,7 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course import answers
-from labkit.course.exercise import launched, printed_in, unanswered
+from labkit.course.answer_launch import launch_answer, printed_in, unanswered
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, close, is_number, judge_of
 from labkit.course.lineup import line_up, why
@@ -163,7 +163,7 @@ def check_timed(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict
     """Have a worker call the student's `timed` with several kinds of steps on a simulated device; judge the results."""
     if (verdict := unanswered("benchmarking.timed")) is not None:
         return verdict
-    run = launched(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
+    run = launch_answer(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
     if isinstance(run, Verdict):
         return run
     verdict = judge_timed(run.rows.to_dict("records"), [(situation,) for situation in run.rows["situation"]])

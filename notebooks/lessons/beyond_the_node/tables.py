@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.provenance import like, of_run, of_source
-from labkit.theory.lines import GB, fit
+from labkit.theory.alpha_beta import GB, fit
 from labkit.theory.shapes import elements
 from lessons.beyond_the_node.theory import (
     BITS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.provenance import fact
 from labkit.tables.claims import Figures, undecided, within

@@ -16,7 +16,7 @@ import pandas as pd
 from IPython.display import HTML, Markdown
 
 from labkit.course import answers
-from labkit.course.exercise import launched, printed_in, unanswered
+from labkit.course.answer_launch import launch_answer, printed_in, unanswered
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
 from labkit.course.lineup import Naming, lined_up, one_below_another, why
 from labkit.course.source import code_of
@@ -49,7 +49,7 @@ def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patienc
         return verdict
     functions = (f"methods.{reference}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
-    run = launched(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
+    run = launch_answer(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
     if isinstance(run, Verdict):
         return run
     printed = printed_in(run.rows[run.rows["function"] == function])

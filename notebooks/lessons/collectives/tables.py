@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.node import limits
 from labkit.provenance import like, of_run
 from labkit.tables.rates import statuses
-from labkit.theory.lines import fit
+from labkit.theory.alpha_beta import fit
 from lessons.collectives import theory as ring
 from lessons.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
 

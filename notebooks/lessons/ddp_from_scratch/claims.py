@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.claims import Figures
 from labkit.tables.published import published

@@ -8,7 +8,7 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.exercise import written
+from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, named
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import edited, line_up, why
@@ -39,7 +39,7 @@ def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> V
     faults: dict[str, str] = {}
     for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
         if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
-            faults.setdefault(fault[0], f"for {written('started', [buckets, arrivals])}, {where}, {fault[1]}")
+            faults.setdefault(fault[0], f"for {call_text('started', [buckets, arrivals])}, {where}, {fault[1]}")
     merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)
     return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
 

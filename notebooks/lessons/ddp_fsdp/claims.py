@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published, report_names

@@ -8,7 +8,7 @@ from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.exercise import written
+from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import edited, line_up, why
@@ -39,7 +39,7 @@ def judge(given: list, models: Sequence[tuple[list[int], int, int]] = tuple(_mod
     for (sizes, first, cap), filled in zip(models, given, strict=True):
         fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
         if fault:
-            faults.setdefault(fault[0], f"for {written('buckets', [sizes, first, cap])}, {fault[1]}")
+            faults.setdefault(fault[0], f"for {call_text('buckets', [sizes, first, cap])}, {fault[1]}")
     merits = ("every gradient is in one bucket, the last first, and a bucket is closed when it holds its cap",)
     return Verdict("buckets", WRONG if faults else RIGHT, faults, () if faults else merits)
 

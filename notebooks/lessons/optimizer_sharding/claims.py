@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import eq
 from typing import Any
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published
 from lessons.optimizer_sharding.tables import MODELS, memory, report_peaks, report_times

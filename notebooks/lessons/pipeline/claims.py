@@ -6,7 +6,8 @@ from functools import cache, partial
 
 import pandas as pd
 
-from labkit.engine.run import Run, replay
+from labkit.engine.recordings import replay
+from labkit.engine.run import Run
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from lessons.pipeline.plan import BERT

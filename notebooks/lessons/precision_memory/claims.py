@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import eq
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES, VOCABULARY

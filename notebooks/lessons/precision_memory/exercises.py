@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML, Markdown
 
-from labkit.course.exercise import called, written
+from labkit.course.answer_launch import call_answer, call_text
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
 from labkit.course.judging import close, is_number
 from labkit.course.lineup import Naming, lined_up, one_below_another, why
@@ -52,7 +52,7 @@ _ALLOWED = 0.10  # of the measured peak
 
 def check_peaks(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
     """Compare the student's `peak_bytes` with peaks that are measured here, of the shown configurations."""
-    given = called(f"precision_memory.{exercise}", [list(configuration) for configuration in SHOWN], patience_s)
+    given = call_answer(f"precision_memory.{exercise}", [list(configuration) for configuration in SHOWN], patience_s)
     if isinstance(given, Verdict):
         return given
     run = launch(Hidden.sized(size, gpus=gpus, configurations=SHOWN))
@@ -66,7 +66,7 @@ def judge_peaks(
     """Return the verdict on peaks in bytes beside the measured ones, one per configuration."""
     faults: dict[str, str] = {}
     for configuration, given, peak in zip(configurations, returned, measured, strict=True):
-        call = written("peak_bytes", list(configuration))
+        call = call_text("peak_bytes", list(configuration))
         if not is_number(given):
             why = ": is a `return` missing?" if given is None else ""
             faults.setdefault("form", f"{call} gives {given!r:.60}, not a number of bytes{why}")
@@ -141,7 +141,7 @@ def judge_placement(given: list, inputs: Sequence[Any] = _SHOWN_PLACEMENTS) -> V
     faults: dict[str, str] = {}
     for chosen, (blocks, budget) in zip(given, inputs, strict=True):
         if fault := _placed_wrongly(chosen, [Block(*block) for block in blocks], budget):
-            faults.setdefault(fault[0], f"{written('placement', [blocks, budget])} gives {fault[1]}")
+            faults.setdefault(fault[0], f"{call_text('placement', [blocks, budget])} gives {fault[1]}")
     merits = ("every placement is within its budget, and no other one takes less time",)
     return Verdict("placement", WRONG if faults else RIGHT, faults, () if faults else merits)
 

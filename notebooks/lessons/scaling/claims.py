@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.provenance import fact
 from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.provenance import fact, like, of_source
-from labkit.theory.lines import GB
+from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import SAID
 from lessons.scaling.theory import GUESSING, fit_serial
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from labkit.provenance import fact, like, of_run
 from labkit.tables import ledgers
+from labkit.tables.alpha_beta import fits as fits
+from labkit.tables.alpha_beta import links as links
 from labkit.tables.ledgers import equality as equality
-from labkit.tables.lines import fits as fits
-from labkit.tables.lines import links as links
 from labkit.tables.profile import memory_timeline as memory_timeline
 from labkit.tables.profile import operators as operators
 from labkit.tables.profile import profile as profile
@@ -21,8 +21,8 @@ from labkit.tables.published import published
 from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
+from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import activations
-from labkit.theory.lines import Link
 from labkit.theory.memory import ledger
 from lessons.sharding.theory import project
 

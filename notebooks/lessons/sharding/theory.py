@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from labkit.theory.alpha_beta import GB, Link
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, gpt
-from labkit.theory.lines import GB, Link
 from labkit.theory.memory import PRECISIONS, ledger
 from labkit.theory.shapes import Model, elements, shard
 from labkit.theory.traffic import Sent, buckets, through_a_link, traffic

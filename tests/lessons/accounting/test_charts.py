@@ -5,8 +5,8 @@ import pytest
 from figures import checked
 from made import CPU, gpu_node
 
-from labkit.course.predict import Prediction
-from labkit.engine.run import replay
+from labkit.course.predictions import Prediction
+from labkit.engine.recordings import replay
 from lessons import accounting, sharding
 from lessons.accounting.theory import MODELS, Mesh
 

@@ -3,7 +3,7 @@
 import pytest
 from made import CPU, gpu_node
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import accounting, sharding
 from lessons.accounting.theory import MODELS, Mesh, Model
 

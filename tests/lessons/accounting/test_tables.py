@@ -5,7 +5,7 @@ import math
 import pytest
 from made import CPU, gpu_node
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import accounting, sharding
 from lessons.accounting.theory import MODELS, Mesh

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.published import published
 from lessons import attention

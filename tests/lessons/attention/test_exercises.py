@@ -8,7 +8,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, WRONG
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import attention
 from lessons.attention.exercises import SYMPTOMS, judge_online, verdict_of
 from lessons.attention.plan import VARIANTS

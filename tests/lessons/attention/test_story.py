@@ -6,7 +6,7 @@ from figures import checked
 from made import said
 from made_attention_runs import MIB, erring, plain_ms, raced, timed, weighed
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import attention
 from lessons.attention.plan import Memory, Plain, Race, Sweep

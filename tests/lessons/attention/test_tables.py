@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from made_attention_runs import NO_MEMORY, erring, made, time_ms, timed, weighed, weight
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published

@@ -4,7 +4,7 @@ import pytest
 from figures import checked
 from made_benchmarking import launches_run, profiles_run, steps_run
 
-from labkit.course.predict import Prediction
+from labkit.course.predictions import Prediction
 from labkit.tables.published import published
 from lessons import benchmarking as lab
 from lessons.benchmarking.explorer import explore, picture, queue

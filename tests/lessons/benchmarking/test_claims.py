@@ -3,7 +3,7 @@
 import pytest
 
 from labkit.claims import claims
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES
 from lessons import benchmarking

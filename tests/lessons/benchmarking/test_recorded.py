@@ -3,7 +3,7 @@
 import pytest
 from figures import checked
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tables.measures import measures_of

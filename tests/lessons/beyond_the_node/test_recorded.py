@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tools.scorecard import scorecard
 from lessons import beyond_the_node as lab
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labkit import launch
-from labkit.cluster import lending, namespaces
+from labkit.cluster import namespaces, session_cache
 from labkit.engine.errors import WorkerRaised
 from lessons import beyond_the_node as lab
 
@@ -18,7 +18,7 @@ pytestmark = [
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left():
     yield
-    lending.leave()
+    session_cache.leave()
 
 
 @pytest.fixture

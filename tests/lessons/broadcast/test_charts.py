@@ -5,7 +5,7 @@ from figures import checked
 from made import H200_SECONDS, broadcast_run, gpu_node, small_broadcast
 
 from labkit.charts import canvas
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import broadcast
 
 

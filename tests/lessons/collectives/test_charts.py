@@ -5,7 +5,7 @@ from figures import checked
 from made_collectives import GIB, made_sweep
 from matplotlib.colors import to_hex
 
-from labkit.course.predict import Prediction
+from labkit.course.predictions import Prediction
 from labkit.tables.published import published
 from lessons import collectives
 from lessons.collectives.charts import MOVED, chunk_color

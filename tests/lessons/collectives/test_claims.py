@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.published import published
 from labkit.tables.resnet import PARAMETERS

@@ -3,7 +3,7 @@
 import pytest
 from figures import drawn
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import collectives
 from lessons.collectives.exercises import verdict_of

@@ -3,7 +3,7 @@
 import pytest
 from made_collectives import GIB, MIB, made_ring, made_sweep, made_tests
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import collectives
 

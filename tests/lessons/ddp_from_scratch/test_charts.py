@@ -5,8 +5,8 @@ from figures import checked
 from made_ddp_from_scratch import buckets_run, implementations_run
 from matplotlib.figure import Figure
 
-from labkit.course.predict import Prediction
-from labkit.engine.run import replay
+from labkit.course.predictions import Prediction
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.theory import Overhead

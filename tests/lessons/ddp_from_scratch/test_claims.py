@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.theory.transformer import SIZES, transformer
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.claims import fits, step_s

@@ -6,8 +6,8 @@ from made_ddp_fsdp import knobs_run, strategies_run, zero_run
 from matplotlib.collections import PathCollection
 
 from labkit.charts import canvas
-from labkit.course.predict import Prediction
-from labkit.engine.run import replay
+from labkit.course.predictions import Prediction
+from labkit.engine.recordings import replay
 from lessons import ddp_fsdp
 
 PANELS = [["small", "full"], ["full", "recorded"], ["eight", "full"], ["one", "recorded"], ["failed"]]

@@ -3,7 +3,7 @@
 import pytest
 from figures import checked
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import optimizer_sharding
 from lessons.optimizer_sharding.exercises import SYMPTOMS, verdict_of
 from lessons.optimizer_sharding.plan import CASES

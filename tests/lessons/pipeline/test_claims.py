@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from labkit import claims as all_claims
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import pipeline
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from figures import drawn
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.node.limits import against_limit
 from labkit.provenance import of_source
 from labkit.tables.goals import scorecard_of

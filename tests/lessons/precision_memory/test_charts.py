@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from figures import checked
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.provenance import of_source
 from lessons import precision_memory
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.goals import scorecard_of
 from labkit.tables.measures import measures_of
 from lessons import precision_memory

@@ -3,7 +3,7 @@
 import pytest
 
 from labkit import published
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from lessons import precision_memory
 from lessons.precision_memory import tables
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.provenance import fact, like, of_source
 from lessons import precision_memory
 from lessons.precision_memory import tables

@@ -4,7 +4,7 @@ import pytest
 from figures import drawn
 from made_scaling import accuracy_run, communication_run, epochs_run
 
-from labkit.course.predict import Prediction
+from labkit.course.predictions import Prediction
 from labkit.tables.published import published
 from lessons import scaling
 from lessons.scaling.plan import TRAININGS

@@ -3,7 +3,7 @@
 import pytest
 from figures import drawn
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.goals import scorecard_of
 from lessons import collectives, scaling
 from lessons.scaling.theory import bucket_count, model

@@ -7,7 +7,7 @@ from figures import checked
 from made import CPU, write_run
 from made_sharding import full, made, step_of
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import sharding
 

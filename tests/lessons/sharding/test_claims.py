@@ -6,7 +6,7 @@ The figures and verdicts of the claims themselves are the output of their notebo
 import pytest
 
 from labkit.claims import claims
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables import published as tables
 from labkit.theory.gpt import SIZES, gpt
 from lessons import sharding

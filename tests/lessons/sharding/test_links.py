@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made import CPU, gpu_node, write_run
 
-from labkit.tables.lines import fits, links
+from labkit.tables.alpha_beta import fits, links
+from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import gpt
-from labkit.theory.lines import Link
 from labkit.theory.shapes import Model, elements
 from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
 from lessons.sharding.plan import Links, Strategies

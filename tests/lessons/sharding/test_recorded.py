@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labkit.engine.run import replay
+from labkit.engine.recordings import replay
 from labkit.tables.goals import scorecard_of
 from labkit.theory.gpt import LADDER, gpt
 from lessons import sharding

@@ -1,0 +1,191 @@
+"""A number that the reader commits to before measuring, kept beside the answers; skipped, nothing is missing.
+
+Run All and a restart of the kernel find it again, and `compare` says by how much, and in which direction, it was wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labkit.course import record
+from labkit.engine.run_folder import replace_file
+from labkit.provenance import of_source
+from labkit.story import units
+from labkit.story.words import say
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from IPython.display import Markdown
+
+PREDICTIONS_FILE = "predictions.json"
+TIMES = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
+RIGHT = 1.05  # a guess and a measurement of this ratio, or less, agree
+OTHER_UNIT = 100  # a guess that is wrong by more than this factor may be one in another unit
+
+
+@dataclass
+class Prediction:
+    """What the reader expects: `value` in `unit`, None until one is given. Tables and charts take it as it is."""
+
+    question: str
+    unit: str
+    value: float | None = None
+
+    def _ipython_display_(self) -> None:
+        """Show the question with a number field, which writes to `value`; where no widget can be shown, the text."""
+        import ipywidgets
+        from IPython.display import display
+
+        field = ipywidgets.Text(placeholder="your number, or skip")
+        if self.value is not None:
+            field.value = f"{self.value:g}"
+        note = ipywidgets.HTML()
+        field.observe(lambda change: setattr(note, "value", self.take(change["new"])), names="value")
+        question = ipywidgets.HTML(f"<b>Predict.</b> {self.question}")
+        box = ipywidgets.VBox([question, ipywidgets.HBox([field, ipywidgets.Label(self.unit), note])])
+        shown: Any = box._repr_mimebundle_()
+        display({**shown, "text/plain": repr(self)}, raw=True)
+
+    def take(self, text: str) -> str:
+        """Take what the reader typed, a decimal comma or point in it, and give the answer to show beside the field."""
+        self.value = None
+        if not text.strip():
+            self._keep()
+            return ""
+        try:
+            value = float(text.replace(",", "."))
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            return "that is no number"
+        self.value = value
+        return f"noted, {value:g} {self.unit}: it will stand on the charts below{self._keep()}"
+
+    def _keep(self) -> str:
+        """Keep the value; return a remark where that is not possible."""
+        if self.value is None and not kept_prediction(self.question, self.unit):
+            return ""
+        try:
+            keep_prediction(self.question, self.unit, guessed=self.value)
+        except OSError as error:
+            return f" (until this kernel ends: {file_of_predictions()} cannot be written, {error.strerror})"
+        return ""
+
+    def compare(self, measured: float | None, *, how: str = "measured") -> Markdown:
+        """Say how far the prediction was from `measured`, in the same unit, and in which direction; keep both.
+
+        `how` is the word for a value that was not measured, such as "computed". Without a prediction it says what was
+        measured, and without a measurement (None or NaN) that there is none.
+        """
+        if measured is None or not math.isfinite(measured):
+            return say(f"Nothing was {how} to compare your prediction with.")
+        measured = float(measured)
+        if self.value is None:
+            return say(
+                f"{how.capitalize()}: {_with_unit(measured, self.unit)}. There is no prediction to compare it with."
+            )
+        with contextlib.suppress(OSError):
+            keep_prediction(self.question, self.unit, guessed=self.value, measured=measured)
+        guessed = f"You guessed {_with_unit(self.value, self.unit)}, {how} {_with_unit(measured, self.unit)}"
+        far = self.value * measured > 0 and max(self.value / measured, measured / self.value) > OTHER_UNIT
+        hint = f"Was your number one in {self.unit}?" if far and self.unit in TIMES else None
+        return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.", hint)
+
+    def __repr__(self) -> str:
+        return f"Predict. {self.question} [{self.unit}]: " + ("skipped" if self.value is None else f"{self.value:g}")
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return f"{_short(value, 3)} {unit}"
+
+
+def _short(value: float, digits: int) -> str:
+    """Return a number without the zeros that its last digits may be: somebody typed 3, and not 3.00."""
+    text = units.number(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def error_of(guessed: float, measured: float, unit: str) -> str:
+    """Return in words how far a guess is from what was measured, such as "too slow by 2.3 ×"."""
+    if guessed == measured or (guessed * measured > 0 and max(guessed / measured, measured / guessed) <= RIGHT):
+        return "right within 5 %"
+    high, low = ("too slow", "too fast") if unit in TIMES else ("too high", "too low")
+    direction = high if guessed > measured else low
+    if guessed > 0 and measured > 0 and unit != "%":
+        return f"{direction} by {_short(max(guessed / measured, measured / guessed), 2)} ×"
+    return f"{direction} by {_with_unit(abs(guessed - measured), 'percentage points' if unit == '%' else unit)}"
+
+
+def file_of_predictions() -> Path:
+    """Return the file of all predictions."""
+    return record.answers_folder() / PREDICTIONS_FILE
+
+
+def kept_predictions() -> list[dict[str, Any]]:
+    """Return what is kept of each prediction, oldest first: question, unit, guessed, measured (None where unknown).
+
+    A damaged file keeps nothing that can be read.
+    """
+    try:
+        stored = json.loads(file_of_predictions().read_text(encoding="utf-8"))
+        return [entry for entry in stored if is_prediction(entry)]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def is_prediction(entry: Any) -> bool:
+    """Whether an entry of the file has a question and a unit; its other values may be of any type."""
+    return isinstance(entry, dict) and {"question", "unit"} <= {*entry}
+
+
+def kept_prediction(question: str, unit: str) -> dict[str, Any]:
+    """Return what is kept of one prediction; {} where nothing is."""
+    return next((entry for entry in kept_predictions() if (entry["question"], entry["unit"]) == (question, unit)), {})
+
+
+def keep_prediction(question: str, unit: str, **changed: float | None) -> None:
+    """Keep what was guessed or measured. Raises OSError where the folder cannot be written.
+
+    The file is replaced in one step, and two notebooks that write it follow each other.
+    """
+    with record.locked(record.answers_folder()):
+        entries = kept_predictions()
+        entry = next((entry for entry in entries if (entry["question"], entry["unit"]) == (question, unit)), None)
+        if entry is None:
+            entries.append(entry := {"question": question, "unit": unit, "guessed": None, "measured": None})
+        entry.update(changed)
+        replace_file(file_of_predictions(), json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)
+
+
+def predict(question: str, *, unit: str) -> Prediction:
+    """Ask the reader for a number, in `unit`; give it to tables and charts whether or not it was answered.
+
+    What the reader answered earlier to the same question is there again.
+    """
+    guessed = kept_prediction(question, unit).get("guessed")
+    if isinstance(guessed, int | float) and math.isfinite(guessed):
+        return Prediction(question, unit, float(guessed))
+    return Prediction(question, unit)
+
+
+def predictions() -> pd.DataFrame:
+    """Return the reader's predictions: question, unit, guessed, measured, guessed_per_measured, error (in words)."""
+    import pandas as pd
+
+    columns = ["question", "unit", "guessed", "measured"]
+    rows = [
+        [guess.get(column) for column in columns] for guess in kept_predictions() if guess.get("guessed") is not None
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    for column in ("guessed", "measured"):
+        table[column] = pd.to_numeric(table[column], errors="coerce").astype(float)
+    both = (table["guessed"] > 0) & (table["measured"] > 0)
+    table["guessed_per_measured"] = (table["guessed"] / table["measured"]).where(both)
+    triples = zip(table["guessed"], table["measured"], table["unit"], strict=True)
+    table["error"] = ["not measured yet" if math.isnan(triple[1]) else error_of(*triple) for triple in triples]
+    return of_source(table, f"your predictions, kept in {PREDICTIONS_FILE} beside your answers")

@@ -1,0 +1,115 @@
+"""Where a launch may run: how many nodes and GPUs, here or in a cluster's job, and what cluster.toml says."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from labkit import node
+from labkit.engine.errors import ClusterError, PlanError
+from labkit.repository import REPOSITORY
+
+FILE = "cluster.toml"
+# Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste;
+# two network namespaces of this machine, whose processes stand in for GPUs.
+CLUSTERS = ("slurm", "submit", "hand", "namespaces")
+
+
+def limit_from_environment(variable: str) -> int | None:
+    """Return the whole number that a course sets for each user in this variable; None where it sets none."""
+    text = os.environ.get(variable, "").strip()
+    if text and not (text.isdecimal() and int(text) > 0):
+        raise PlanError(f"{variable}={text!r}: give a whole number, 1 or more, or leave the variable out")
+    return int(text) if text else None
+
+
+def nodes_wanted(nodes: int | None = None) -> int | None:
+    """Return on how many nodes of a cluster to launch; None for this machine alone, without a cluster."""
+    if nodes is not None and not (isinstance(nodes, int) and nodes > 0):
+        raise PlanError(f"nodes={nodes!r}: give a number of nodes, 1 or more")
+    wanted = nodes or limit_from_environment("LABKIT_NODES")
+    cluster = os.environ.get("LABKIT_CLUSTER")
+    if cluster is not None and cluster not in CLUSTERS:
+        raise PlanError(f"LABKIT_CLUSTER={cluster!r} is not known; it is one of {', '.join(CLUSTERS)}")
+    if cluster is not None:
+        return wanted or 2
+    return wanted if wanted and wanted > 1 else None
+
+
+def visible_gpus() -> int:
+    """Return how many GPUs a node shows: this one, or one of a job that is still to be submitted."""
+    cluster = os.environ.get("LABKIT_CLUSTER", "slurm")
+    if cluster == "namespaces":
+        return 0
+    if nodes_wanted() is None or cluster == "hand" or (cluster == "slurm" and "SLURM_JOB_ID" in os.environ):
+        return len(node.here().gpus)
+    return Settings.read().gpus_per_node
+
+
+def allowed_gpus() -> int:
+    """Return how many GPUs of a node one launch may use: those that are visible, at most LABKIT_MAX_GPUS."""
+    visible = visible_gpus()
+    return min(visible, limit_from_environment("LABKIT_MAX_GPUS") or visible)
+
+
+def settings_file() -> Path:
+    """Return where the settings are: $LABKIT_CLUSTER_FILE, or cluster.toml at the top of the checkout."""
+    return Path(os.environ.get("LABKIT_CLUSTER_FILE") or REPOSITORY / FILE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The keys of cluster.toml. Without the file, Slurm's own defaults hold."""
+
+    partition: str = ""  # sbatch --partition; empty: the cluster's default
+    account: str = ""  # sbatch --account
+    time_minutes: int = 60  # how long a submitted job may take
+    keep_minutes: int = 5  # how long a submitted job waits for the next launch; 0 ends it with each launch
+    gpus_per_node: int = 0  # of each node of a submitted job; 0: a cluster without GPUs
+    cpus_per_node: int = 0  # 0: Slurm's default
+    memory_gb_per_node: int = 0  # 0: Slurm's default
+    interface: str = ""  # network interface between the nodes, such as "ib0"; empty: the one that leads to the kernel
+    setup: tuple[str, ...] = ()  # lines of bash on each node before Python starts: module load, source …/activate
+    python: str = ""  # the interpreter on the nodes; empty: the path of the kernel's own
+    sbatch: tuple[str, ...] = ()  # further options of sbatch, such as "--qos=long"
+
+    @classmethod
+    def read(cls, file: Path | None = None) -> Self:
+        """Return the settings of a file. Raises ClusterError, naming file and key, for what is wrong there."""
+        file = file or settings_file()
+        if not file.exists():
+            if "LABKIT_CLUSTER_FILE" in os.environ:
+                raise ClusterError(f"LABKIT_CLUSTER_FILE names {file}, which does not exist")
+            return cls()
+        try:
+            values = tomllib.loads(file.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ClusterError(f"{file} cannot be read as TOML: {error}") from None
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        for name, value in values.items():
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, n=1)
+                meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(fields)}"
+                raise ClusterError(f"{file}: the key {name!r} is not known; {meant}")
+            if wrong := _wrong(fields[name].default, value):
+                raise ClusterError(f"{file}: {name} = {value!r} {wrong}")
+        keys: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**keys)
+
+
+def _wrong(default: Any, value: Any) -> str:
+    """Return what a value should be, where it is not of the kind of the key's default; "" where it is."""
+    if isinstance(default, str):
+        return "" if isinstance(value, str) and "\n" not in value else "should be one line of text in quotes"
+    if isinstance(default, int):
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return "" if whole else "should be a whole number, 0 or more"
+    lines = isinstance(value, list) and all(isinstance(line, str) and "\n" not in line for line in value)
+    return "" if lines else 'should be a list of lines, such as ["module load cuda"]'

@@ -1,0 +1,49 @@
+"""The head and the tail of a log: short enough to be read, and safe to be shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and cursor movements of a terminal
+UNSHOWABLE = re.compile(r"[^\n\t -~\u00a1-\ud7ff\ue000-\ufffc\U00010000-\U0010ffff]+")
+
+
+def log_excerpt(file: Path, most: int, *, end: int | None = None) -> str:
+    """Return at most `most` bytes of a file, a quarter from its head, and how many are left out between.
+
+    What a carriage return wrote over is left out, as on a terminal; bytes that are no text become one dot. `end`: bytes
+    of the file from there on do not count.
+    """
+    if not file.exists():
+        return ""
+    with file.open("rb") as log:
+        size = log.seek(0, 2) if end is None else end
+        log.seek(0)
+        if size <= most:
+            return showable(log.read(size))
+        head = log.read(most // 4)
+        log.seek(size - (most - len(head)))
+        tail = log.read(most - len(head))
+    gap = f"… {size - most:,} bytes are left out here: all of them are in {file.name} …"
+    return f"{showable(head)}\n{gap}\n{showable(tail)}"
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text as it is, or its head and tail where it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    head, tail = text[: most // 4], text[-(most - most // 4) :]
+    return f"{head}\n… {len(text) - most:,} characters are left out here …\n{tail}"
+
+
+def clipped(text: str, most: int) -> str:
+    """Return a text as one line of at most about `most` characters: its head and tail where it has more."""
+    text = text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[-most // 4 :]}"
+    return " ".join(text.split("\n"))
+
+
+def showable(data: bytes) -> str:
+    """Return what a program wrote as text that a notebook can show."""
+    lines = ESCAPES.sub("", data.decode(errors="replace")).split("\n")
+    return UNSHOWABLE.sub("·", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))

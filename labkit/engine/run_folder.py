@@ -1,0 +1,307 @@
+"""A run's folder: the one owner of its file names, of what is written and read, and of whether it takes writes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import pwd
+import secrets
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from labkit.engine.errors import DamagedRun, NowhereToWrite, notice
+from labkit.engine.json_lines import content, read_lines
+from labkit.engine.log_text import log_excerpt
+from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
+from labkit.repository import REPOSITORY
+
+
+def runs_folder() -> Path:
+    """Return the folder that new runs go to: $LABKIT_RUNS, or runs/ at the top of the repository.
+
+    Raises NowhereToWrite where its name is no UTF-8: error messages and notebooks could not show it.
+    """
+    folder = os.environ.get("LABKIT_RUNS") or str(REPOSITORY / "runs")
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        raise NowhereToWrite(f"LABKIT_RUNS={os.fsencode(folder)!r} is not UTF-8: choose another name") from None
+    return Path(folder).absolute()  # the agent may stand elsewhere
+
+
+class RunFolder:
+    """Where the files of one run lie, and what they say; `closed` is how this process saw the run end, as `status`."""
+
+    def __init__(self, folder: Path | str):
+        self.folder = Path(folder)
+        self.closed: dict[str, Any] = {}
+        self.identity: tuple[int, int] | None = None  # of the folder that this process has made for the run
+        # What every process of this run carries in its environment: 32 digits, the same after the folder has moved.
+        self.mark = hashlib.sha256(os.fsencode(self.folder.absolute())).hexdigest()[:32]
+
+    # The file names: no other module spells them.
+    @property
+    def plan_file(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def node_file(self) -> Path:
+        return self.folder / "node.json"
+
+    @property
+    def nodes_file(self) -> Path:
+        """The inventories of all nodes, of a run on more than one."""
+        return self.folder / "nodes.json"
+
+    @property
+    def hosts_file(self) -> Path:
+        """The host names of a run's nodes; kept with the logs, so that no recorded run tells them."""
+        return self.logs / "hosts.json"
+
+    @property
+    def status_file(self) -> Path:
+        return self.folder / "status.json"
+
+    @property
+    def conditions_file(self) -> Path:
+        """The state of the machine before and after the run; labkit.node.conditions describes it."""
+        return self.folder / "conditions.json"
+
+    @property
+    def samples_file(self) -> Path:
+        """The state of the machine during the run, a line per look and device."""
+        return self.folder / "samples.jsonl"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def launcher_log(self) -> Path:
+        """What a bare torchrun said (`make bench`)."""
+        return self.logs / "torchrun.txt"
+
+    @property
+    def elastic_folder(self) -> Path:
+        """What torchrun's agent writes of its workers; left to itself, it makes a folder in TMPDIR and leaves it."""
+        return self.logs / "elastic"
+
+    def rows_file(self, rank: int) -> Path:
+        return self.folder / f"rows-rank{rank}.jsonl"
+
+    def log_file(self, rank: int) -> Path:
+        """Everything that the rank wrote to stdout and stderr."""
+        return self.logs / f"rank{rank}.txt"
+
+    def events_file(self, rank: int) -> Path:
+        """What the rank reported of itself: started, points begun and done, an error, finished; JSON lines."""
+        return self.logs / f"rank{rank}.events.jsonl"
+
+    def stack_file(self, rank: int) -> Path:
+        """The rank's Python stack, dumped when it was found to hang."""
+        return self.logs / f"rank{rank}.stack.txt"
+
+    def close(self, state: str, **status: Any) -> None:
+        """Write down how the run ended."""
+        self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
+        text = json.dumps(self.closed, indent=1)
+        with suppress(OSError):  # a disk that is full, or stands still, must not hide how the run ended
+            bounded(lambda: replace_file(self.status_file, text), None)
+
+    def kept_conditions(self) -> Conditions:
+        """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
+        try:
+            text = content(self.conditions_file).decode(errors="replace")
+            return parse(text, read_lines(self.samples_file))
+        except FileNotFoundError:
+            return Conditions(missing=NEVER_MEASURED)
+        except (OSError, DamagedRun) as error:
+            return Conditions(missing=f"This run's conditions cannot be read: {error}")
+
+    def keep_conditions(self, text: str) -> None:
+        """Write the conditions of the run, instead of those that were written before."""
+        with suppress(OSError):  # as in `close`
+            replace_file(self.conditions_file, text)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """state, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on.
+
+        Where the file is damaged, its `state` says so: the rows can still be read.
+        """
+        if not self.status_file.exists():
+            return self.closed
+        try:
+            if isinstance(status := json.loads(content(self.status_file)), dict):
+                return status
+            why = "it holds no JSON object"
+        except (OSError, ValueError, RecursionError) as error:
+            why = str(error)
+        return self.closed or {"state": f"{self.status_file.name} cannot be read: {why}"}
+
+    def log(self, rank: int) -> str:
+        """Return what the rank printed, and its traceback if it raised."""
+        file = self.log_file(rank)
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def excerpt(self, rank: int, most: int = 8_000, *, end: int | None = None) -> str:
+        """Return the head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""
+        return log_excerpt(self.log_file(rank), most, end=end)
+
+    def folder_lost(self) -> str:
+        """Return that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
+        now = self.where_now()
+        if now == self.folder:
+            return ""
+        what = f"renamed to {now}" if now else "removed, or moved elsewhere,"
+        return f"the run's folder {self.folder} was {what} while the run went on"
+
+    def where_now(self) -> Path | None:
+        """Return the folder's path, also after it was renamed beside where it was; None where it is not there."""
+        try:
+            self.plan_file.stat()
+            return self.folder
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:  # a file system that is slow to answer
+            return self.folder
+        with suppress(OSError):
+            for other in self.folder.parent.iterdir():
+                if identity(other) == self.identity:
+                    return other
+        return None
+
+    def unwritable(self) -> str:
+        """Return why nothing can be written to the folder; "" where something can."""
+        return why_unwritable(self.logs / "probe")
+
+
+def fresh_folder(name: str) -> Path:
+    """Make a folder of this name, or with a number after it: two notebooks may launch within one second."""
+    make_private(runs_folder())
+    _warn_of_others(runs_folder())
+    folder, attempts = runs_folder() / name, itertools.count(1)
+    while True:
+        try:
+            folder.mkdir(mode=0o700)
+            return folder
+        except FileExistsError:
+            folder = runs_folder() / f"{name}-{next(attempts)}"
+
+
+def identity(folder: Path) -> tuple[int, int]:
+    """Return what stays the same where a folder is renamed, and differs from every other one's."""
+    about = folder.lstat()
+    return about.st_dev, about.st_ino
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder and those above it that are missing, for this user alone: names tell who measures what."""
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _warn_of_others(folder: Path) -> None:
+    """Warn where another user could rename or replace the folders in this one, or a folder above it."""
+    user = os.geteuid()
+    trusted = {0, user} if user else {0, REPOSITORY.stat().st_uid}  # whose code root runs, may do everything anyway
+    for place in dict.fromkeys((folder, *folder.parents, *folder.resolve().parents)):
+        status = place.stat()
+        can = "can see, rename and replace your runs" if place == folder else f"can rename and replace {folder}"
+        if status.st_uid not in trusted:
+            risk = f"{place} belongs to {name_of_user(status.st_uid)}, who {can}"
+        elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            risk = f"every user may write to {place}, and {can}"
+        else:
+            continue
+        notice(f"{risk}. Set LABKIT_RUNS to a folder of your own", stacklevel=1)
+        return
+
+
+def name_of_user(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+def replace_file(file: Path, text: str, *, errors: str = "strict", mode: int = 0o666) -> None:
+    """Write a file in one step: a reader, and a hard link, has the old text or the new one, and nothing between.
+
+    An interrupt or a full disk leaves the old file, and no draft. Several may write the same file: the last one counts.
+    What is replaced keeps its mode; a new file has `mode` less the umask.
+    """
+    draft = file.with_name(f".{file.name}-{secrets.token_hex(4)}.part")
+    try:
+        draft.touch(mode, exist_ok=False)
+        draft.write_text(text, encoding="utf-8", errors=errors)
+        with suppress(FileNotFoundError):
+            draft.chmod(stat.S_IMODE(file.stat().st_mode))
+        draft.replace(file)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+WRITE_SECONDS = 5.0  # for one small file; a network's file system that serves others, too, takes less than a second
+STANDS_STILL = f"a write has waited for {WRITE_SECONDS:.0f} s: its file system stands still"
+
+Value = TypeVar("Value")
+
+
+def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRITE_SECONDS) -> Value:
+    """Return what the action returns, or `otherwise` where it takes longer: then it goes on in a thread of its own.
+
+    No signal ends a write to a file system that stands still. Raises what the action raises within its time.
+    """
+    returned: list[Value] = []
+    raised: list[OSError] = []
+
+    def act() -> None:
+        try:
+            returned.append(action())
+        except OSError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=act, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread is to be had
+        return action()
+    thread.join(seconds)
+    for error in raised:
+        raise error
+    return returned[0] if returned else otherwise
+
+
+def why_unwritable(probe: Path) -> str:
+    """Return why a file of this name cannot be written and removed again; "" where it can."""
+    return bounded(lambda: _write_probe(probe), STANDS_STILL)
+
+
+def _write_probe(probe: Path) -> str:
+    try:
+        probe.write_bytes(bytes(4096))
+    except OSError as error:
+        return f"{error.strerror}{no_inodes(probe.parent)}"
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
+
+
+def no_inodes(folder: Path) -> str:
+    """Return a remark where the folder's disk has room for bytes, but not for another file."""
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        if disk.f_files and not disk.f_favail and disk.f_bavail:
+            return " (no inodes are left, so no file can be made)"
+    return ""
