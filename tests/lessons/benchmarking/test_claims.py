@@ -3,6 +3,7 @@
 import pytest
 
 from labkit.claims import claims
+from labkit.engine.run import replay
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES
 from lessons import benchmarking
@@ -52,3 +53,6 @@ def test_the_reasons_numbers_are_true():
     assert round((table["compiled", "backward"] / table["compiled", "forward"]).min(), 1) == 5.6
     assert round((SIZES["xl"][0] / SIZES["small"][0]) ** 2) == 4
     assert (SIZES["xl"][2], SIZES["2.7b"][2]) == (48, 32)
+    recorded = replay("h200/benchmarking/steps").medians(["model", "precision", "mode", "phase"], "ms")
+    eager = recorded.query("precision == 'float32' and mode == 'eager' and phase == 'forward'").set_index("model")["ms"]
+    assert eager["2.7b"] > eager["xl"], "2.7b is slower on our H200"
