@@ -34,6 +34,8 @@ def test_figures_in_the_reasons_of_memory():
     gigabytes = tables.published("gpt2_strategies").set_index("strategy")["peak_memory_gb"]
     least = (gigabytes["baseline"] - 0.5) / (gigabytes["fsdp_grad"] + 0.5)
     assert least == pytest.approx(1.35, abs=0.005)
+    assert (gigabytes["baseline"] - 0.5) / (gigabytes["fsdp_full"] + 0.5) == pytest.approx(2.6, abs=0.05)
+    assert states / judged().loc["peak", "printed"] == pytest.approx(3.84, abs=0.005), "nearly four times"
     projected = tables.published("gpt2_projection").set_index("gpus")["fsdp_grad_memory_gb"].loc[2:]
     less = {gb: [1 - gb * (4 + 12 / n) / 16 / projected[n] for n in projected.index] for gb in (12, 12.384)}
     assert less[12] == pytest.approx([0.0625, 0.125, 0.083], abs=1e-3)
