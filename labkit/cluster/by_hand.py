@@ -118,7 +118,7 @@ class HandWatch(RemoteWatch):
         super().__init__(*arguments, **options)
         self.start_seconds = self.limit_s  # until somebody has pasted the lines
 
-    def _over(self) -> bool:
+    def _launch_ended(self) -> bool:
         return self._finished()
 
     @staticmethod

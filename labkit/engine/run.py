@@ -156,7 +156,7 @@ class Run(RunFolder):
         gpus, local_rank = self.nodes[index].gpus, rank - index * self.plan.gpus // self.node_count
         return gpus[local_rank].index if local_rank < len(gpus) else None
 
-    def place(self, rank: int) -> str:
+    def rank_name(self, rank: int) -> str:
         """Return "rank 3 (node 1, gpu-node-17, GPU 0)", as far as there is a choice of nodes and a GPU."""
         gpu, places = self.gpu(rank), []
         if self.node_count > 1:

@@ -157,13 +157,13 @@ class RunFolder:
 
     def folder_lost(self) -> str:
         """Return that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
-        now = self.where_now()
+        now = self.current_folder()
         if now == self.folder:
             return ""
         what = f"renamed to {now}" if now else "removed, or moved elsewhere,"
         return f"the run's folder {self.folder} was {what} while the run went on"
 
-    def where_now(self) -> Path | None:
+    def current_folder(self) -> Path | None:
         """Return the folder's path, also after it was renamed beside where it was; None where it is not there."""
         try:
             self.plan_file.stat()

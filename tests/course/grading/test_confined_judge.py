@@ -6,9 +6,9 @@ import pytest
 
 from labkit.course.exercises import cases_of, exercise_of
 from labkit.course.grading import confine
-from labkit.course.grading import judged as judged_module
+from labkit.course.grading import confined_judge as judged_module
 from labkit.course.grading.confine import NAMESPACES, Limits
-from labkit.course.grading.judged import judge, packed
+from labkit.course.grading.confined_judge import judge, packed
 from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, RIGHT, UNANSWERED, WRONG
 
@@ -126,7 +126,7 @@ def test_what_an_answer_prints_is_kept_and_no_result():
     "code",
     [
         "from lessons.accounting.solutions import devices_needed",
-        "import labkit.course.grading.judged\ndef devices_needed(gib, gb):\n    return 1",
+        "import labkit.course.grading.confined_judge\ndef devices_needed(gib, gb):\n    return 1",
         f"""
 import glob, importlib.util, os, sys
 def devices_needed(gib, gb):
