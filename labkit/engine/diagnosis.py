@@ -66,7 +66,7 @@ class Diagnosis:
         """Read what the ranks reported since the last call; return whether there was anything."""
         before = self.events_read
         for rank, file in enumerate(self._files):
-            for event in filter(lambda line: "event" in line, file.new()):
+            for event in filter(lambda line: "event" in line, file.new_objects()):
                 if self.run.node_count > 1:  # each node has a monotonic clock of its own; their wall clocks agree
                     event["at"] = event["time"] - (unix_time() - monotonic())
                 self._events[rank, event["event"]].append(event)

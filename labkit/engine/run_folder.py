@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labkit.engine.errors import DamagedRun, NowhereToWrite, notice
-from labkit.engine.json_lines import content, read_lines
+from labkit.engine.json_lines import file_bytes, read_lines
 from labkit.engine.log_text import log_excerpt
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
@@ -118,7 +118,7 @@ class RunFolder:
     def kept_conditions(self) -> Conditions:
         """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
         try:
-            text = content(self.conditions_file).decode(errors="replace")
+            text = file_bytes(self.conditions_file).decode(errors="replace")
             return parse(text, read_lines(self.samples_file))
         except FileNotFoundError:
             return Conditions(missing=NEVER_MEASURED)
@@ -139,7 +139,7 @@ class RunFolder:
         if not self.status_file.exists():
             return self.closed
         try:
-            if isinstance(status := json.loads(content(self.status_file)), dict):
+            if isinstance(status := json.loads(file_bytes(self.status_file)), dict):
                 return status
             why = "it holds no JSON object"
         except (OSError, ValueError, RecursionError) as error:

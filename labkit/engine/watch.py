@@ -11,7 +11,7 @@ import psutil
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.json_lines import size
+from labkit.engine.json_lines import size_bytes
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.progress import LiveLine
 from labkit.engine.run import Run
@@ -134,7 +134,7 @@ class Watch:
         self.diagnosis.read()
         before = self.signs
         elsewhere = self.run.node_count > 1
-        sizes = [size(self.run.rows_file(rank), elsewhere=elsewhere) for rank in self.ranks]
+        sizes = [size_bytes(self.run.rows_file(rank), elsewhere=elsewhere) for rank in self.ranks]
         self.signs = [self.diagnosis.events_read, *sizes]
         return self.signs != before
 
