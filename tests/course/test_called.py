@@ -9,7 +9,7 @@ import pytest
 from labkit.course import answer_launch, answers
 from labkit.course.exercises import Exercise, Exercises
 from labkit.course.verdict import HUNG, RAISED, RIGHT, WRONG, Verdict
-from labkit.engine.function import MOST_PRINTED
+from labkit.engine.called_function import MOST_PRINTED
 from labkit.engine.run import Run
 
 NAME = "sharding.held_bytes"

@@ -18,7 +18,7 @@ from labkit.course.grading.confine import Ended, Limits
 from labkit.course.source import code_of, located
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 
-ALWAYS = ("labkit.engine.function", "labkit.course.syntax")  # what reads the answer, and calls it
+ALWAYS = ("labkit.engine.called_function", "labkit.course.syntax")  # what reads the answer, and calls it
 MOST_CODE = 200_000  # characters of an answer
 MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"

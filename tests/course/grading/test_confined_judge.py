@@ -224,9 +224,9 @@ def test_a_broadcast_that_changes_the_source_before_is_wrong():
 
 
 def test_only_what_an_answer_may_import_is_packed():
-    files = packed(("labkit.engine.function", *cases_of("precision_memory.peak_bytes").may_import))
+    files = packed(("labkit.engine.called_function", *cases_of("precision_memory.peak_bytes").may_import))
     with_code = [name for name, text in files.items() if text]
-    assert sorted(with_code) == ["lib/labkit/engine/function.py", "lib/labkit/theory/transformer.py"]
+    assert sorted(with_code) == ["lib/labkit/engine/called_function.py", "lib/labkit/theory/transformer.py"]
     assert "def activations" in files["lib/labkit/theory/transformer.py"]
     assert "def forward_flop" not in files["lib/labkit/theory/transformer.py"]
 
