@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from labkit.course.grading.grade import exercise_of as exercise_of
-from labkit.engine.function import as_json
+from labkit.engine.called_function import as_json
 
 
 def solution_of(name: str) -> Callable:

@@ -34,8 +34,8 @@ OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 # made images are digits in the typefaces that matplotlib ships (labkit.worker.glyphs); an explorer computes theory
 # while a slider moves; attention's worker is written in Triton, broadcast's asks the CUDA runtime for copies
 # (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends with it what a worker
-# has left; a worker may call a student's function with arguments that no plan can hold (labkit.engine.function), and
-# shape the link between two namespaces (labkit.node.network names it).
+# has left; a worker may call a student's function with arguments that no plan can hold
+# (labkit.engine.called_function), and shape the link between two namespaces (labkit.node.network names it).
 EVERYONE = {"labkit.provenance", "labkit.repository"}
 MAY_IMPORT = {
     "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory", "lessons.{lab}.theory"},
@@ -49,7 +49,7 @@ MAY_IMPORT = {
         "psutil",
         "matplotlib",
         "labkit.engine.worker",
-        "labkit.engine.function",
+        "labkit.engine.called_function",
         "labkit.engine.node_clock",
         "labkit.node.network",
         "labkit.worker",

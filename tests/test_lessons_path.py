@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from labkit.course.grading import confine, judged
+from labkit.course.grading import confine, confined_judge
 from labkit.course.grading.grade import exercise_of
 from labkit.repository import NOTEBOOKS, REPOSITORY
 
@@ -37,4 +37,4 @@ def test_an_answer_finds_no_reference_solution_where_only_limits_hold(monkeypatc
     """Its process sees the .pth file of .venv, too."""
     monkeypatch.setattr(confine, "confinement", lambda *_: confine.LIMITS)
     name, code = "accounting.devices_needed", "from lessons.accounting.solutions import devices_needed"
-    assert judged.OUT_OF_REACH in str(judged.judge(exercise_of(name), name, code, "ann"))
+    assert confined_judge.OUT_OF_REACH in str(confined_judge.judge(exercise_of(name), name, code, "ann"))

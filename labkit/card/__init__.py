@@ -4,7 +4,7 @@ readings.py    a run → the key figures that it shows; the recorded runs of a G
 verdicts.py    a figure, its limit and its reference → sound, below, impossible, not comparable, not measured
 cards.py       readings → the card: rows with verdicts, the node, its conditions; card.json
 formats.py     the card as card.csv and as JUnit XML, and as lines of a terminal
-page.py        the card as the first part of the report's first page
+card_html.py   the card as the first part of the report's first page
 measure.py     what `make card` launches
 publish.py     writes the card in all its forms, and the report's first page
 history.py     the reports of a runs folder, by date: which are kept, what each says of its node

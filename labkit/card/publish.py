@@ -6,9 +6,9 @@ import itertools
 from datetime import datetime
 from pathlib import Path
 
+from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, host_name, make_card, node_facts
 from labkit.card.formats import to_text, write_card
-from labkit.card.page import STYLE, card_html
 from labkit.card.readings import Reading
 from labkit.card.trends import write_trends
 from labkit.node import here, why_no_gpu_is_visible

@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labkit.card.card_html import CLASSES
 from labkit.card.cards import Row
 from labkit.card.history import History, history
-from labkit.card.page import CLASSES
 from labkit.card.verdicts import KINDS, NOT_MEASURED
 from labkit.charts import canvas
 from labkit.report.page import COLOURS, write_page

@@ -74,8 +74,8 @@ def lines_to_paste(run: Run, launch: int, first_point: int, settings: Settings) 
     for index in range(run.node_count):
         options = f"--nnodes {run.node_count} --node-rank {index} --nproc-per-node {run.plan.gpus // run.node_count}"
         options += f" --log-dir {shlex.quote(str(run.elastic_folder))}"
-        meeting = f"--master-addr {address} --master-port {port} --rdzv-id {token}"
-        torchrun = f"{shlex.quote(settings.python or sys.executable)} -m torch.distributed.run {options} {meeting}"
+        rendezvous = f"--master-addr {address} --master-port {port} --rdzv-id {token}"
+        torchrun = f"{shlex.quote(settings.python or sys.executable)} -m torch.distributed.run {options} {rendezvous}"
         worker = f"-m labkit.engine.enter {shlex.quote(str(run.folder))} {first_point}"
         lines.append(f"{setup}cd {shlex.quote(str(REPOSITORY))} && {assigned} {torchrun} {worker}")
     return lines
@@ -118,7 +118,7 @@ class HandWatch(RemoteWatch):
         super().__init__(*arguments, **options)
         self.start_seconds = self.limit_s  # until somebody has pasted the lines
 
-    def _over(self) -> bool:
+    def _launch_ended(self) -> bool:
         return self._finished()
 
     @staticmethod

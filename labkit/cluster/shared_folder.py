@@ -47,7 +47,7 @@ class SharedFolder:
     def new_messages(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield what the stations have told since the last call, each with its node."""
         for index, lines in enumerate(self._lines):
-            for line in lines.new():
+            for line in lines.new_objects():
                 yield index, line
 
     def append_request(self, request: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ class Station(agent.RequestHandler):
         """Follow what the kernel writes beside what srun brings; where the file is removed, this station ends."""
         requests = JsonLines(file := requests_file(self.folder), elsewhere=True)
         while not is_gone(file):
-            for request in requests.new():
+            for request in requests.new_objects():
                 agent.handle(request, self)
             time.sleep(REQUEST_SECONDS)
         self.ending = True

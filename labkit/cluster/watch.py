@@ -24,7 +24,7 @@ OTHER_FOLDER = "Set LABKIT_RUNS to a folder on another file system"
 class RemoteWatch(Watch):
     """Follows one launch of a run whose workers are on other machines: this one cannot see whether a process lives."""
 
-    def _lives(self, pid: int) -> bool:
+    def _may_be_alive(self, pid: int) -> bool:
         return True  # whoever started it tells of its end
 
     def _check_ground(self, still_s: float) -> None:
@@ -57,13 +57,13 @@ class NodesWatch(RemoteWatch):
     def _ended_by_itself(self, rank: int) -> bool:
         return True  # the session counts what was told before the launch was ended
 
-    def _hung(self, why: str) -> RunError:
+    def _hung_error(self, why: str) -> RunError:
         """Return what the run stands on and has lost, as the stations see it, or else where each rank stands."""
         loss = loss_of(self.run, self.session)
         if loss is None:
-            return super()._hung(why)
+            return super()._hung_error(why)
         if not loss.folder:  # else no worker can write where it stands
-            return self._ground_lost(loss, super()._hung(why))
+            return self._ground_lost(loss, super()._hung_error(why))
         self.session.folder_stuck = True
         return self._ground_lost(loss, self.diagnosis.hung(why, self.session))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from labkit.engine.function import called_twice, function_of
+from labkit.engine.called_function import called_twice, function_of
 from labkit.engine.plan import Plan
 
 

@@ -53,7 +53,7 @@ class Diagnosis:
         self.run = run
         self.ranks = range(run.plan.gpus)
         self.points = run.plan.points()
-        self.heard = 0  # events
+        self.events_read = 0  # events
         self.last: dict[int, str] = {}  # the name of each rank's latest event
         self._events: dict[tuple[int, str], list[dict]] = defaultdict(list)
         self._files = [JsonLines(run.events_file(rank), elsewhere=run.node_count > 1) for rank in self.ranks]
@@ -64,15 +64,15 @@ class Diagnosis:
 
     def read(self) -> bool:
         """Read what the ranks reported since the last call; return whether there was anything."""
-        before = self.heard
+        before = self.events_read
         for rank, file in enumerate(self._files):
-            for event in filter(lambda line: "event" in line, file.new()):
+            for event in filter(lambda line: "event" in line, file.new_objects()):
                 if self.run.node_count > 1:  # each node has a monotonic clock of its own; their wall clocks agree
                     event["at"] = event["time"] - (unix_time() - monotonic())
                 self._events[rank, event["event"]].append(event)
                 self.last[rank] = event["event"]
-                self.heard += 1
-        return self.heard > before
+                self.events_read += 1
+        return self.events_read > before
 
     def events(self, rank: int, name: str) -> list[dict]:
         """Return what the rank reported in this launch by that name."""
@@ -82,7 +82,7 @@ class Diagnosis:
         """Return the rank's process; None where it has not started."""
         return next((event["pid"] for event in self.events(rank, "started")), None)
 
-    def spoke(self, rank: int) -> bool:
+    def has_reported_its_end(self, rank: int) -> bool:
         """Whether the rank itself said how it ended."""
         return any(self.events(rank, name) for name in LAST_WORDS)
 
@@ -105,7 +105,7 @@ class Diagnosis:
             why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
 
-    def first_cause(self, outcome: dict | None, gone: list[int], session: Session) -> RunError:
+    def first_cause(self, outcome: dict | None, ended_silently: list[int], session: Session) -> RunError:
         """Return the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
@@ -114,7 +114,10 @@ class Diagnosis:
         raised = self._raises()
         if culprits := self.culprits():
             return self._raised(*culprits[0][1:])
-        if session.alive() and (death := self._first_death(outcome or {}, gone, stopped_too=not raised)) is not None:
+        if (
+            session.alive()
+            and (death := self._first_death(outcome or {}, ended_silently, stopped_too=not raised)) is not None
+        ):
             return self._died(*death)
         if raised and session.alive():
             return self._raised(*raised[0][1:])
@@ -125,20 +128,25 @@ class Diagnosis:
     def _raised(self, rank: int, event: dict) -> RunError:
         message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
         message = with_limit(message)
-        sentence = f"{self.who(rank)} raised {event['kind']}{message and f': {message}'} {self.where(event['point'])}"
+        raised = f"{self.rank_name(rank)} raised {event['kind']}{message and f': {message}'}"
+        sentence = f"{raised} {self.point_text(event['point'])}"
         sentence += self._advice(event["errno"] if self._in_the_engine(event["traceback"]) else None)
         detail, logs = event["traceback"], self.logs(rank)
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
-    def _first_death(self, outcome: dict, gone: list[int], stopped_too: bool) -> tuple[int, int | None] | None:
+    def _first_death(
+        self, outcome: dict, ended_silently: list[int], stopped_too: bool
+    ) -> tuple[int, int | None] | None:
         """Return (rank, exit status) of the first worker that ended without a word; None where there is none.
 
         The agent names the failure that it saw first, and then stops the others with SIGTERM.
         """
         statuses, exits = outcome.get("statuses", {}), outcome.get("exits", {})
         statuses = {rank: statuses.get(str(self.pid(rank)), exits.get(str(rank))) for rank in self.ranks}
-        silent = [rank for rank in self.ranks if not self.spoke(rank)]
-        dead = [rank for rank in (*gone, *silent) if rank in silent and (rank in gone or statuses[rank])]
+        silent = [rank for rank in self.ranks if not self.has_reported_its_end(rank)]
+        dead = [
+            rank for rank in (*ended_silently, *silent) if rank in silent and (rank in ended_silently or statuses[rank])
+        ]
         stopped = [rank for rank in dead if statuses[rank] == -signal.SIGTERM]
         first = [rank for rank in outcome.get("first", []) if rank in silent]
         order = [*first, *(rank for rank in dead if rank not in stopped)]
@@ -157,7 +165,7 @@ class Diagnosis:
         if status == -signal.SIGKILL:
             how += " (where nobody sent it, the system had run out of memory)"
         point = self.point(rank)
-        sentence = f"{self.who(rank)} {how} {self.where(point)}{self._advice()}"
+        sentence = f"{self.rank_name(rank)} {how} {self.point_text(point)}{self._advice()}"
         return WorkerDied(sentence, run=self.run, rank=rank, point=point, logs=self.logs(rank))
 
     @staticmethod
@@ -178,7 +186,7 @@ class Diagnosis:
             before_traceback = next((event["log_bytes"] for event in self.events(rank, "raised")), None)
             most = MOST_LOG // 2 if rank == culprit else MOST_LOG // 2 // len(self.ranks)
             if text := self.run.excerpt(rank, most, end=before_traceback).strip("\n"):
-                printed.append(f"{self.who(rank)} printed:\n{textwrap.indent(text, '    ')}")
+                printed.append(f"{self.rank_name(rank)} printed:\n{textwrap.indent(text, '    ')}")
         return "\n".join(printed) or "no rank printed anything"
 
     def hung(self, why: str, session: Session) -> RunError:
@@ -186,12 +194,12 @@ class Diagnosis:
 
         The culprit waits for no other rank. Of ranks that were never started, only the agent knows why.
         """
-        standing = [self.stands(rank) for rank in self.ranks]
-        silent = [rank for rank in self.ranks if not self.spoke(rank)] or [0]
+        standing = [self.position_of(rank) for rank in self.ranks]
+        silent = [rank for rank in self.ranks if not self.has_reported_its_end(rank)] or [0]
         rank = next((rank for rank in silent if not standing[rank].startswith("waits")), silent[0])
         point = self.point(rank)
         all_stand = "; ".join(f"rank {rank} {text}" for rank, text in enumerate(standing))
-        sentence = f"{why} {self.where(point)}: {all_stand}"
+        sentence = f"{why} {self.point_text(point)}: {all_stand}"
         if not self.last and (reason := session.last_error()):
             sentence += f"; the process that starts the workers met {with_limit(reason)}"
         elif not self.last and session.is_stopped():
@@ -205,11 +213,11 @@ class Diagnosis:
         cells = [["–" if cell is None else cell for cell in row] for row in rows]
         return "\n".join("{:>4}  {:>3}  {:>5}  {}".format(*row) for row in cells)
 
-    def stands(self, rank: int) -> str:
+    def position_of(self, rank: int) -> str:
         """Return in a few words where the rank is: the innermost line of the lab's own code, and what that called."""
         if rank not in self.last:
             return "has not started"
-        if self.spoke(rank):
+        if self.has_reported_its_end(rank):
             return f"has {self.last[rank]}"
         frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
         first_own_frame = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
@@ -240,10 +248,10 @@ class Diagnosis:
         """Whether the dumped stack reaches the main thread's outermost frame, or the depth at which it is cut."""
         return re.search(r"(in <module>|in _run_module_as_main|^  \.\.\.)\n$", self._stack(rank), re.M) is not None
 
-    def who(self, rank: int) -> str:
-        return self.run.place(rank)
+    def rank_name(self, rank: int) -> str:
+        return self.run.rank_name(rank)
 
-    def where(self, point: int | None) -> str:
+    def point_text(self, point: int | None) -> str:
         if point is None:
             return "before the first point"
         knobs = {name: clipped(str(value), MOST_KNOB) for name, value in vars(self.points[point]).items()}

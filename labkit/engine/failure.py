@@ -16,7 +16,7 @@ from time import time as unix_time
 from types import TracebackType
 from typing import Any
 
-from labkit.engine.json_lines import append
+from labkit.engine.json_lines import open_to_append
 from labkit.engine.log_text import shorten
 from labkit.engine.worker import Worker
 
@@ -56,7 +56,7 @@ def report(worker: Worker, error: BaseException) -> None:
         "point": getattr(worker.point, "point", None),
         "log_bytes": written,
     }
-    for events in (lambda: worker._events, lambda: append(worker.run.events_file(worker.rank))):
+    for events in (lambda: worker._events, lambda: open_to_append(worker.run.events_file(worker.rank))):
         with suppress(BaseException):
             events().write(dumps({"event": "raised", **report}) + "\n")
             break

@@ -19,18 +19,18 @@ MOST_NEW_BYTES = 2**24  # that one look at a growing file reads: the rest comes 
 
 
 class JsonLines:
-    """The JSON objects of a file that grows; every call of `new` reads only what was appended since the last one."""
+    """The JSON objects of a file that grows; each call of `new_objects` reads what was appended since."""
 
     def __init__(self, file: Path, *, elsewhere: bool = False):
         self.file, self.elsewhere, self._read, self._half = file, elsewhere, 0, b""
 
-    def new(self) -> list[dict]:
+    def new_objects(self) -> list[dict]:
         """Return the objects of the lines that were completed since the last call."""
-        if (now := size(self.file, elsewhere=self.elsewhere)) < self._read:  # another file of that name
+        if (now := size_bytes(self.file, elsewhere=self.elsewhere)) < self._read:  # another file of that name
             self._read, self._half = 0, b""
         if now == self._read:
             return []
-        with regular(self.file) as source:
+        with open_regular(self.file) as source:
             source.seek(self._read)
             data = source.read(MOST_NEW_BYTES)
         self._read += len(data)
@@ -44,16 +44,16 @@ def read_lines(file: Path) -> list[dict]:
 
     Raises DamagedRun where the file is none that can be read.
     """
-    return list(_objects(content(file).splitlines())) if file.exists() else []
+    return list(_objects(file_bytes(file).splitlines())) if file.exists() else []
 
 
-def content(file: Path) -> bytes:
+def file_bytes(file: Path) -> bytes:
     """Return the bytes of a regular file of bounded size. Raises DamagedRun otherwise, FileNotFoundError."""
-    with regular(file) as source:
+    with open_regular(file) as source:
         return source.read()
 
 
-def regular(file: Path) -> BinaryIO:
+def open_regular(file: Path) -> BinaryIO:
     """Open a regular file of bounded size; opening a FIFO would wait forever."""
     about = file.stat()
     if not stat.S_ISREG(about.st_mode):
@@ -64,7 +64,7 @@ def regular(file: Path) -> BinaryIO:
     return file.open("rb")
 
 
-def append(file: Path) -> TextIO:
+def open_to_append(file: Path) -> TextIO:
     """Open a file of JSON lines for more, on a fresh line: a killed worker may have left its last one half-written."""
     lines = file.open("a", buffering=1)
     if lines.tell():
@@ -110,7 +110,7 @@ def tally(files: Iterable[Path]) -> dict[str, Any]:
     statuses: Counter[str] = Counter()
     read = 0
     for file in files:
-        with regular(file) as source:
+        with open_regular(file) as source:
             for line in source:
                 read += len(line)
                 point, _, rest = line.removeprefix(b'{"point": ').partition(b", ")
@@ -127,7 +127,7 @@ def tally(files: Iterable[Path]) -> dict[str, Any]:
     return {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": read}
 
 
-def size(file: Path, *, elsewhere: bool = False) -> int:
+def size_bytes(file: Path, *, elsewhere: bool = False) -> int:
     """Return the bytes in the file; 0 where there is none.
 
     Where another machine appends to it (`elsewhere`), it is opened first: then a network's file system asks the server,

@@ -23,7 +23,7 @@ from labkit.engine.errors import (
     with_limit,
 )
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.json_lines import content
+from labkit.engine.json_lines import file_bytes
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK, members
 from labkit.engine.progress import LiveLine, ProgressBars
@@ -76,7 +76,7 @@ def _require_gpus(plan: Plan, here: node.Node) -> None:
 
 
 class Launches:
-    """The launches that one run takes, and what they have in common: clocks, limits, receipt, progress bar.
+    """The launches that one run takes, and what they have in common: clocks, limits, resource usage, progress bar.
 
     Attributes: `state` (how the run ended, as its status tells it), `count` (launches so far).
     """
@@ -179,7 +179,7 @@ class Launches:
         """Write down how the run ended and what it took."""
         self.bars.close(finished=self.state == "finished")
         seconds, run = time.monotonic() - self.begun, self.run
-        run.folder = run.where_now() or run.folder
+        run.folder = run.current_folder() or run.folder
         run.close(
             self.state,
             launches=self.count,
@@ -192,7 +192,10 @@ class Launches:
 
 
 class ResourceUsage:
-    """Made before the workers start; `fields` afterwards gives what goes into the run's status."""
+    """What a launch took and gave back: processes, GPU memory, and who else was there.
+
+    Made before the workers start; `status_fields` afterwards gives what goes into the run's status.
+    """
 
     def __init__(self, run: Run, reservation: Reservation):
         self.run, self.reservation = run, reservation
@@ -233,7 +236,7 @@ class ResourceUsage:
     def started_as(self, rank: int) -> int:
         """Return how many processes were started as this rank."""
         try:
-            return content(self.run.events_file(rank)).count(b'"event": "started"')
+            return file_bytes(self.run.events_file(rank)).count(b'"event": "started"')
         except (OSError, DamagedRun):
             return 0
 

@@ -76,7 +76,7 @@ class LiveLine:
             return
         self._shown = time.monotonic()
         try:
-            fresh = self._lines.new()
+            fresh = self._lines.new_objects()
         except (OSError, DamagedRun):  # there is no such file, or none that can be read
             return
         self._newest |= {sample.get("gpu"): sample for sample in fresh}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.json_lines import content, read_lines, row_line, size, tally
+from labkit.engine.json_lines import file_bytes, read_lines, row_line, size_bytes, tally
 from labkit.engine.plan import Plan
 from labkit.engine.run_folder import RunFolder, fresh_folder, identity, no_inodes, replace_file, runs_folder
 from labkit.node import Node
@@ -75,7 +75,7 @@ class Run(RunFolder):
     def plan(self) -> Any:
         """The plan, as its lab's class: a lab knows its own knobs, the engine only those of Plan."""
         try:
-            return Plan.from_json(content(self.plan_file).decode(errors="replace"))
+            return Plan.from_json(file_bytes(self.plan_file).decode(errors="replace"))
         except (DamagedRun, PlanError) as error:
             raise type(error)(f"{self.plan_file}: {error}") from None
 
@@ -111,7 +111,7 @@ class Run(RunFolder):
     def node(self) -> Node:
         """The inventory of the only node, or of the first one."""
         try:
-            return Node.from_json(content(self.node_file).decode())
+            return Node.from_json(file_bytes(self.node_file).decode())
         except ValueError as error:
             why = f"{error}. Without it, nobody knows which machine the run was measured on"
             raise DamagedRun(f"{self.node_file} cannot be read: {why}") from None
@@ -122,21 +122,21 @@ class Run(RunFolder):
         if not self.nodes_file.exists():
             return (self.node,)
         try:
-            nodes = tuple(Node.from_json(json.dumps(record)) for record in json.loads(content(self.nodes_file)))
+            nodes = tuple(Node.from_json(json.dumps(record)) for record in json.loads(file_bytes(self.nodes_file)))
         except (ValueError, TypeError, RecursionError) as error:
             raise DamagedRun(f"{self.nodes_file} cannot be read: {error}") from None
         return nodes or (self.node,)
 
     def network(self, node: int) -> dict[str, Any]:
         """Return a node's `interface` to the others, its `gbit_per_s` (None: not told), and `cards`; {} if unknown."""
-        records = json.loads(content(self.nodes_file)) if self.nodes_file.exists() else [{}]
+        records = json.loads(file_bytes(self.nodes_file)) if self.nodes_file.exists() else [{}]
         return records[node].get("network", {})
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:
         """The nodes' host names where they are known; a recorded run does not tell them."""
         try:
-            return tuple(map(str, json.loads(content(self.hosts_file))))
+            return tuple(map(str, json.loads(file_bytes(self.hosts_file))))
         except (OSError, ValueError, TypeError):
             return ()
 
@@ -156,7 +156,7 @@ class Run(RunFolder):
         gpus, local_rank = self.nodes[index].gpus, rank - index * self.plan.gpus // self.node_count
         return gpus[local_rank].index if local_rank < len(gpus) else None
 
-    def place(self, rank: int) -> str:
+    def rank_name(self, rank: int) -> str:
         """Return "rank 3 (node 1, gpu-node-17, GPU 0)", as far as there is a choice of nodes and a GPU."""
         gpu, places = self.gpu(rank), []
         if self.node_count > 1:
@@ -211,7 +211,7 @@ class Run(RunFolder):
         `problem` says why.
         """
         files = self.rows_files()
-        written = sum(map(size, files))
+        written = sum(map(size_bytes, files))
         for counted in (self._tally, self.status.get("measured")):
             if (
                 isinstance(counted, dict)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labkit.engine.errors import DamagedRun, NowhereToWrite, notice
-from labkit.engine.json_lines import content, read_lines
+from labkit.engine.json_lines import file_bytes, read_lines
 from labkit.engine.log_text import log_excerpt
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
 from labkit.repository import REPOSITORY
@@ -118,7 +118,7 @@ class RunFolder:
     def kept_conditions(self) -> Conditions:
         """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
         try:
-            text = content(self.conditions_file).decode(errors="replace")
+            text = file_bytes(self.conditions_file).decode(errors="replace")
             return parse(text, read_lines(self.samples_file))
         except FileNotFoundError:
             return Conditions(missing=NEVER_MEASURED)
@@ -139,7 +139,7 @@ class RunFolder:
         if not self.status_file.exists():
             return self.closed
         try:
-            if isinstance(status := json.loads(content(self.status_file)), dict):
+            if isinstance(status := json.loads(file_bytes(self.status_file)), dict):
                 return status
             why = "it holds no JSON object"
         except (OSError, ValueError, RecursionError) as error:
@@ -157,13 +157,13 @@ class RunFolder:
 
     def folder_lost(self) -> str:
         """Return that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
-        now = self.where_now()
+        now = self.current_folder()
         if now == self.folder:
             return ""
         what = f"renamed to {now}" if now else "removed, or moved elsewhere,"
         return f"the run's folder {self.folder} was {what} while the run went on"
 
-    def where_now(self) -> Path | None:
+    def current_folder(self) -> Path | None:
         """Return the folder's path, also after it was renamed beside where it was; None where it is not there."""
         try:
             self.plan_file.stat()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from labkit.engine.errors import DamagedRun
-from labkit.engine.json_lines import append, read_lines
+from labkit.engine.json_lines import open_to_append, read_lines
 from labkit.engine.run import Run
 from labkit.node import Gpu, host
 from labkit.node.conditions import Conditions, RankState, Snapshot
@@ -75,7 +75,7 @@ class Sampler:
             self._run.keep_conditions(conditions.to_json())
         start, earlier_costs = conditions.began_monotonic_s or clock, conditions.sampling
         slow = itertools.cycle([(counter, name) for counter in counters for name in SLOW] or [None])
-        with suppress(OSError), append(self._run.samples_file) as file:  # the disk may be full
+        with suppress(OSError), open_to_append(self._run.samples_file) as file:  # the disk may be full
             for at_s in self._ticks(start):
                 for sample in self._sample(counters, at_s, next(slow)):
                     file.write(json.dumps(sample) + "\n")

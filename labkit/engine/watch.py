@@ -11,7 +11,7 @@ import psutil
 from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.json_lines import size
+from labkit.engine.json_lines import size_bytes
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.progress import LiveLine
 from labkit.engine.run import Run
@@ -66,7 +66,7 @@ class Watch:
         self.diagnosis = Diagnosis(run)
         self.ranks = self.diagnosis.ranks
         self.signs: list[int] = []  # what shows that a rank is at work
-        self.gone: list[int] = []
+        self.ended_silently: list[int] = []
 
     @staticmethod
     def end(run: Run, launch: int, session: Session) -> None:
@@ -95,10 +95,10 @@ class Watch:
         Raises WorkerRaised, WorkerDied, WorkerHung, GroundLost or LauncherLost.
         """
         last_sign = self.awake.seconds()
-        while not self._over() and not self._bad_news():
+        while not self._launch_ended() and not self._any_rank_failed():
             self.interrupts.raise_if_dropped()
             now = self.awake.seconds()
-            if self._has_news():
+            if self._has_progressed():
                 last_sign = now
                 self._show_progress()
             self.live.update()
@@ -109,20 +109,20 @@ class Watch:
                 if still_s > END_SECONDS:
                     break
             elif still_s > patience_s:
-                if not self._has_news():  # it may have come since the look above
-                    raise self._hung(f"no rank made progress for {patience_s:.0f} s")
+                if not self._has_progressed():  # it may have come since the look above
+                    raise self._hung_error(f"no rank made progress for {patience_s:.0f} s")
                 last_sign = now
             elif now > self.limit_s:
-                raise self._hung("the run outlasted its time limit")
+                raise self._hung_error("the run outlasted its time limit")
             time.sleep(POLL_SECONDS)
-        return self._outcome()
+        return self._judge_end()
 
     def _finished(self) -> bool:
         """Whether every rank has finished, and none raised: a process that the lab forked may do that beside it."""
         names = [{name for name in ("finished", "raised") if self.diagnosis.events(rank, name)} for rank in self.ranks]
         return all(event_names == {"finished"} for event_names in names)
 
-    def _over(self) -> bool:
+    def _launch_ended(self) -> bool:
         return self.session.outcome(self.run, self.launch) is not None or not self.session.alive()
 
     def ready(self) -> float | None:
@@ -130,12 +130,12 @@ class Watch:
         times = [event["at"] for rank in self.ranks for event in self.diagnosis.events(rank, "ready")]
         return max(times) if len(times) == len(self.ranks) else None
 
-    def _has_news(self) -> bool:
+    def _has_progressed(self) -> bool:
         self.diagnosis.read()
         before = self.signs
         elsewhere = self.run.node_count > 1
-        sizes = [size(self.run.rows_file(rank), elsewhere=elsewhere) for rank in self.ranks]
-        self.signs = [self.diagnosis.heard, *sizes]
+        sizes = [size_bytes(self.run.rows_file(rank), elsewhere=elsewhere) for rank in self.ranks]
+        self.signs = [self.diagnosis.events_read, *sizes]
         return self.signs != before
 
     def _check_ground(self, still_s: float) -> None:
@@ -152,30 +152,35 @@ class Watch:
         self.bar.set_description_str(f"{self.run.plan.lab}: {doing}", refresh=False)
         self.bar.update(max(done, self.bar.n) - self.bar.n)
 
-    def _bad_news(self) -> bool:
+    def _any_rank_failed(self) -> bool:
         """Whether a rank raised, or ended without a word: the other ranks may wait for that one for ever."""
         for rank in self.ranks:
             pid = self.diagnosis.pid(rank)
-            if pid and rank not in self.gone and not self.diagnosis.spoke(rank) and not self._lives(pid):
+            if (
+                pid
+                and rank not in self.ended_silently
+                and not self.diagnosis.has_reported_its_end(rank)
+                and not self._may_be_alive(pid)
+            ):
                 self.diagnosis.read()  # it may have spoken just before its end
-                if not self.diagnosis.spoke(rank):
-                    self.gone.append(rank)
-        return bool(self.gone) or any(self.diagnosis.events(rank, "raised") for rank in self.ranks)
+                if not self.diagnosis.has_reported_its_end(rank):
+                    self.ended_silently.append(rank)
+        return bool(self.ended_silently) or any(self.diagnosis.events(rank, "raised") for rank in self.ranks)
 
-    def _outcome(self) -> int:
+    def _judge_end(self) -> int:
         """Judge an ended launch: wait for the other ranks' own words and the agent's, then name the first cause.
 
         Where no rank raised for a reason of its own, only the agent knows how the first one died. It tells once all
         have ended; a worker that ignores SIGTERM is ended here.
         """
         waited = AwakeClock()
-        while not self._over() and not self._finished() and waited.seconds() < OTHERS_SECONDS:
+        while not self._launch_ended() and not self._finished() and waited.seconds() < OTHERS_SECONDS:
             self.diagnosis.read()
             if waited.seconds() > SETTLE_SECONDS and self.diagnosis.culprits():
                 break
             time.sleep(POLL_SECONDS)
         self.diagnosis.read()
-        self._bad_news()
+        self._any_rank_failed()
         self._show_progress()
         if self._finished():
             return len(self.diagnosis.points)
@@ -183,7 +188,7 @@ class Watch:
         restarts = [event["point"] for rank in self.ranks for event in self.diagnosis.events(rank, "restart")]
         if restarts and not self.diagnosis.culprits():
             return max(restarts) + 1
-        ended_here = not self._over() and not self.diagnosis.culprits()
+        ended_here = not self._launch_ended() and not self.diagnosis.culprits()
         if ended_here:
             self.end(self.run, self.launch, self.session)
         outcome = self.session.outcome(self.run, self.launch)
@@ -191,19 +196,19 @@ class Watch:
             outcome["first"] = [rank for rank in outcome["first"] if self._ended_by_itself(rank)]
         raise self._first_cause(outcome)
 
-    def _lives(self, pid: int) -> bool:
+    def _may_be_alive(self, pid: int) -> bool:
         """Whether the worker of this pid, which has not spoken yet, still may."""
         return is_alive(pid)
 
     def _ended_by_itself(self, rank: int) -> bool:
         """Whether a rank of a launch that was ended here had ended before."""
-        return rank in self.gone
+        return rank in self.ended_silently
 
     def _first_cause(self, outcome: dict[str, Any] | None) -> RunError:
         """Return the error of a launch that has ended."""
-        return self.diagnosis.first_cause(outcome, self.gone, self.session)
+        return self.diagnosis.first_cause(outcome, self.ended_silently, self.session)
 
-    def _hung(self, why: str) -> RunError:
+    def _hung_error(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
         self._dump_stacks()
         self.diagnosis.read()

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from labkit.engine import node_clock
-from labkit.engine.json_lines import append, row_line
+from labkit.engine.json_lines import open_to_append, row_line
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
 
@@ -45,7 +45,7 @@ class Worker:
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
         self.node, self.nodes = int(os.environ.get("GROUP_RANK", 0)), int(os.environ.get("GROUP_WORLD_SIZE", 1))
-        self._rows, self._events = append(run.rows_file(self.rank)), append(run.events_file(self.rank))
+        self._rows, self._events = open_to_append(run.rows_file(self.rank)), open_to_append(run.events_file(self.rank))
 
     def join(self, plan: Plan, store: Any) -> None:
         """Meet the other workers at the store: a process group over NCCL for device tensors, gloo for host tensors."""

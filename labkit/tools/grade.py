@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from labkit.course.grading import confine, pages
+from labkit.course.grading import confine, grade_pages
 from labkit.course.grading.grade import asked, grade
 from labkit.course.grading.submissions import submissions
 from labkit.engine.run_folder import runs_folder
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         handed_in = submissions(given.folder)
         labs = [page.stem.partition("_")[2] for page in chosen_notebooks(given.notebooks)] if given.notebooks else []
         kind = confine.confinement(given.unconfined)
-        written = pages.Pages(given.out, kind)
+        written = grade_pages.Pages(given.out, kind)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
             kept = f"the grades of the students before {submission.student!a} are kept"
             print(f"make grade: {given.out} cannot be written any more ({error.strerror}); {kept}", file=sys.stderr)
             return 2
-        line = "; ".join([f"{submission.student}: {pages.total(rows)} points", *submission.problems])
+        line = "; ".join([f"{submission.student}: {grade_pages.total(rows)} points", *submission.problems])
         tqdm.write(
             "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)
         )  # names may hold commands

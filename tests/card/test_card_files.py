@@ -11,9 +11,9 @@ import pytest
 from made_card import card, reading, row
 
 from labkit.batch.pages import loads
+from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, CardError
 from labkit.card.formats import measured_text, to_csv, to_junit, to_text, write_card
-from labkit.card.page import STYLE, card_html
 from labkit.report.page import page_of
 
 

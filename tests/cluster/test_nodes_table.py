@@ -89,7 +89,7 @@ def test_the_slowest_link_is_said_with_its_limit(two, rates, claims, not_said):
 def test_ranks_of_the_second_node_count_their_gpus_anew(two):
     run = two(400.0, 100.0)
     assert (run.gpu(3), run.gpu(4), run.node_index(3), run.node_index(4)) == (3, 0, 0, 1)
-    assert run.place(5) == "rank 5 (node 1, a2, GPU 1)"
+    assert run.rank_name(5) == "rank 5 (node 1, a2, GPU 1)"
     assert "2 nodes with 4 × NVIDIA H200 each" in run.source
 
 

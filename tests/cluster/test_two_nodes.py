@@ -48,7 +48,7 @@ def test_ranks_of_both_nodes_know_their_nodes_conditions_and_clocks(allocation):
     run = launch(start.Hello.small(gpus=2), nodes=2)
     assert set(run.rows["sum_of_ranks"]) == {0 + 1 + 2 + 3}
     assert run.hosts == ("n1", "n2") and len(run.nodes) == 2
-    assert [run.place(rank) for rank in (0, 3)] == ["rank 0 (node 0, n1)", "rank 3 (node 1, n2)"]
+    assert [run.rank_name(rank) for rank in (0, 3)] == ["rank 0 (node 0, n1)", "rank 3 (node 1, n2)"]
     for node in (0, 1):
         conditions = run.conditions(node)
         assert not conditions.missing

@@ -9,7 +9,7 @@ import pytest
 from labkit.course import answer_launch, answers
 from labkit.course.exercises import Exercise, Exercises
 from labkit.course.verdict import HUNG, RAISED, RIGHT, WRONG, Verdict
-from labkit.engine.function import MOST_PRINTED
+from labkit.engine.called_function import MOST_PRINTED
 from labkit.engine.run import Run
 
 NAME = "sharding.held_bytes"
@@ -112,7 +112,7 @@ def test_a_name_that_is_no_function_is_said():
 @pytest.mark.parametrize("place", ["rank 0 (GPU 0)", "rank 0 (node 1, gpu-node-17, GPU 0)"])
 def test_what_raises_on_a_gpu_is_told_as_on_a_cpu(place, monkeypatch):
     """The launch's own sentence names the GPU, or the node, too; a worker here has neither."""
-    monkeypatch.setattr(Run, "place", lambda run, rank: place)
+    monkeypatch.setattr(Run, "rank_name", lambda run, rank: place)
     verdict = call("raise ValueError('too many')", [[1]])
     assert verdict.outcome == RAISED
     assert "`held_bytes(1)` raises ValueError in line 3" in str(verdict) and "too many" in str(verdict)

@@ -32,15 +32,15 @@ def run() -> Run:
 def test_only_what_is_new_is_read(tmp_path):
     file = tmp_path / "events.jsonl"
     lines = JsonLines(file)
-    assert lines.new() == []
+    assert lines.new_objects() == []
     file.write_text('{"event": 1}\n{"event": 2}\n{"ev')
-    assert lines.new() == [{"event": 1}, {"event": 2}]
-    assert lines.new() == []
+    assert lines.new_objects() == [{"event": 1}, {"event": 2}]
+    assert lines.new_objects() == []
     with file.open("a") as more:
         more.write('ent": 3}\n7\n{"event": 4}\n')
-    assert lines.new() == [{"event": 3}, {"event": 4}]
+    assert lines.new_objects() == [{"event": 3}, {"event": 4}]
     file.write_text('{"event": 5}\n')  # another file of that name
-    assert lines.new() == [{"event": 5}]
+    assert lines.new_objects() == [{"event": 5}]
 
 
 def test_the_cost_of_a_look_does_not_grow_with_the_sweep(run, monkeypatch):
@@ -76,8 +76,8 @@ def test_rows_are_counted_as_they_are_read(run):
 def test_a_finished_run_is_shown_without_reading_its_rows(run, monkeypatch):
     run.close("finished", launches=1, seconds=1, startup_seconds=1, measuring_seconds=0, measured=run.tally())
     shown = repr(run)
-    opened, regular = [], lines_module.regular
-    monkeypatch.setattr(lines_module, "regular", lambda file: opened.append(file.name) or regular(file))
+    opened, regular = [], lines_module.open_regular
+    monkeypatch.setattr(lines_module, "open_regular", lambda file: opened.append(file.name) or regular(file))
     assert repr(Run(run.folder)) == shown
     assert "2 of 2 measured, 4 rows" in shown
     assert opened

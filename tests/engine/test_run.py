@@ -17,7 +17,7 @@ from faults_plan import Faults
 from labkit import node
 from labkit.engine import recordings
 from labkit.engine import run as run_module
-from labkit.engine.json_lines import content
+from labkit.engine.json_lines import file_bytes
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run, read_lines
 from labkit.engine.run_folder import replace_file
@@ -76,7 +76,7 @@ def test_what_is_written_is_read_whatever_the_locale(tmp_path):
     write += "; write(Path(sys.argv[1]), bytes.fromhex(sys.argv[2]).decode())"
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", write, file, name.encode().hex()], env=environment, check=True)
-    assert content(file).decode() == name
+    assert file_bytes(file).decode() == name
 
 
 def measured(run: Run, rank: int, point: int, seconds: float, iteration: int = 0, **more) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import labkit
-from labkit.course.grading import enter, probe, processes
+from labkit.course.grading import confined_entry, confinement_probe, process_tree
 from labkit.repository import REPOSITORY
 
 NAMESPACES, LESSER_USER, LIMITS = "namespaces", "lesser user", "limits"
@@ -98,7 +98,7 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
         tempfile.TemporaryFile() as printed,
     ):
         os.chmod(folder, 0o755)
-        answer = f"/{enter.ANSWER}" if kind == NAMESPACES else f"{folder}/{enter.ANSWER}"
+        answer = f"/{confined_entry.ANSWER}" if kind == NAMESPACES else f"{folder}/{confined_entry.ANSWER}"
         user = _own_user() if _is_root() and kind != LIMITS else None
         request = {
             "root": folder if kind == NAMESPACES else "",
@@ -110,12 +110,12 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             "command": [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())],
         }
         if kind == LIMITS:  # the grader's own processes are of this user, too
-            request["limits"]["RLIMIT_NPROC"] += processes.threads_of(os.geteuid())
+            request["limits"]["RLIMIT_NPROC"] += process_tree.threads_of(os.geteuid())
         with tempfile.TemporaryFile() as asked:  # a pipe would hold 64 KiB, and whoever fills it wait for its reader
             asked.write(json.dumps(request).encode())
             asked.seek(0)
             process = subprocess.Popen(
-                [*_entrance(kind), sys.executable, "-I", "-B", enter.__file__],
+                [*_entrance(kind), sys.executable, "-I", "-B", confined_entry.__file__],
                 stdin=asked,
                 stdout=printed,
                 stderr=printed,
@@ -132,9 +132,9 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
         try:
             status, took_more = _wait(process, limits)
         finally:
-            processes.end(process)
+            process_tree.end(process)
             if user is not None:
-                processes.end_all_of(user)
+                process_tree.end_all_of(user)
         return Ended(_text(results, limits), _text(printed, limits), status, took_more)
 
 
@@ -144,9 +144,9 @@ def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
     while time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(timeout=_LOOK_SECONDS), ""
-        if processes.memory_bytes(process.pid, most_bytes) > most_bytes:
+        if process_tree.memory_bytes(process.pid, most_bytes) > most_bytes:
             return None, f"than {limits.memory_mib} MiB of memory"
-        if len(processes.tree(process.pid)) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
+        if len(process_tree.tree(process.pid)) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
             return None, f"than {MOST_PROCESSES} processes"
     return None, ""
 
@@ -190,7 +190,10 @@ def fault_of(kind: str) -> str:
             "write": [str(place) for place in places],
             "port": server.getsockname()[1] if kind == NAMESPACES else 0,
         }
-        script = {"probe.py": Path(probe.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
+        script = {
+            "probe.py": Path(confinement_probe.__file__).read_text(encoding="utf-8"),
+            "request.json": json.dumps(request),
+        }
         try:
             ended = run(script, "probe.py", Limits(_TRY_SECONDS), kind)
             reached = [f"write {place}" for place in places if place.exists()]

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from labkit.course import answers
 from labkit.course.exercises import exercise_of
 from labkit.course.grading.confine import Limits, Unconfined
-from labkit.course.grading.judged import judge
+from labkit.course.grading.confined_judge import judge
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
 

@@ -21,7 +21,7 @@ from traitlets.config import Config
 from labkit.course.exercises import exercise_of
 from labkit.course.grading import confine
 from labkit.course.grading.cells import checked_by
-from labkit.course.grading.judged import judge
+from labkit.course.grading.confined_judge import judge
 from labkit.course.grading.submissions import answers_in
 from labkit.course.verdict import RIGHT, UNANSWERED, Verdict
 

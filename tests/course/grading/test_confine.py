@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.course.grading import confine, enter
+from labkit.course.grading import confine, confined_entry
 from labkit.course.grading.confine import LIMITS, NAMESPACES, Limits
 from labkit.repository import REPOSITORY
 
@@ -36,7 +36,9 @@ def test_a_long_answer_arrives_also_where_its_process_starts_late(kind, monkeypa
     assert run(f"{'# long' * 50_000}\ntell('here')", Limits(5), kind).results == "here"
 
 
-@pytest.mark.skipif(os.uname().machine not in enter.HIDDEN_MEMORY, reason="its numbers of system calls are not known")
+@pytest.mark.skipif(
+    os.uname().machine not in confined_entry.HIDDEN_MEMORY, reason="its numbers of system calls are not known"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_that_counts_for_no_process_is_refused(kind):
     """That of memfd_create(2) and of System V's shmget(2), which a process may fill without mapping it for long."""

@@ -8,7 +8,7 @@ import pytest
 from labkit.course.course_map import course_map as course_map  # loads every lesson, as the command does
 from labkit.course.grading import confine
 from labkit.course.grading.grade import Graded
-from labkit.course.grading.pages import Pages
+from labkit.course.grading.grade_pages import Pages
 from labkit.course.grading.submissions import submissions
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from lessons import ddp_fsdp

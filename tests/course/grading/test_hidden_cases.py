@@ -13,7 +13,7 @@ from labkit.course.verdict import RIGHT, WRONG
 
 EXERCISES = answers.exercises()
 STUDENTS = [f"student {number}" for number in range(12)]
-# These need a launch or torch to be judged; test_judged.py tries them in confined processes.
+# These need a launch or torch to be judged; test_confined_judge.py tries them in confined processes.
 CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "precision_memory.peak_bytes"]
 
 

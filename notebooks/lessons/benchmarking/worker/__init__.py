@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from labkit.engine.function import function_of
+from labkit.engine.called_function import function_of
 from labkit.engine.worker import Worker
 from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as prepare

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any
 
-from labkit.engine.function import Prints, Unreadable, as_json
+from labkit.engine.called_function import Prints, Unreadable, as_json
 from lessons.benchmarking.theory.device import MESSAGE, Device
 
 

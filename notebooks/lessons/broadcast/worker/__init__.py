@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
-from labkit.engine.function import Prints, function_of
+from labkit.engine.called_function import Prints, function_of
 from labkit.engine.worker import Worker
 from lessons.broadcast import bugs
 from lessons.broadcast.plan import Trial

@@ -13,12 +13,12 @@ from typing import Any
 from labkit.course import answers
 from labkit.course.answer_launch import call_text, returned
 from labkit.course.exercises import Cases, Exercise, cases_of
-from labkit.course.grading import attempt, confine
+from labkit.course.grading import confine, confined_attempt
 from labkit.course.grading.confine import Ended, Limits
 from labkit.course.source import code_of, located
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 
-ALWAYS = ("labkit.engine.function", "labkit.course.syntax")  # what reads the answer, and calls it
+ALWAYS = ("labkit.engine.called_function", "labkit.course.syntax")  # what reads the answer, and calls it
 MOST_CODE = 200_000  # characters of an answer
 MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
@@ -65,7 +65,10 @@ def _tried(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> 
     """Run an answer in a confined process."""
     file = answers.file_of(name).name
     request = {"file": file, "function": name.partition(".")[2], "inputs": inputs, "driver": cases.driver}
-    script = {"attempt.py": Path(attempt.__file__).read_text(encoding="utf-8"), "request.json": json.dumps(request)}
+    script = {
+        "attempt.py": Path(confined_attempt.__file__).read_text(encoding="utf-8"),
+        "request.json": json.dumps(request),
+    }
     return confine.run({file: code} | script | packed((*ALWAYS, *cases.may_import)), "attempt.py", limits)
 
 

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from labkit.course.grading import confine, processes
+from labkit.course.grading import confine, process_tree
 from labkit.course.grading.confine import LIMITS, NAMESPACES, Limits
+from labkit.course.grading.confined_judge import judge
 from labkit.course.grading.grade import exercise_of
-from labkit.course.grading.judged import judge
 from labkit.course.verdict import RAISED, RIGHT
 
 NAME = "accounting.devices_needed"
@@ -136,9 +136,9 @@ def test_processes_that_end_while_they_are_counted():
     body = "import os\nwhile True:\n    if os.fork() == 0: os._exit(0)\n    os.wait()"
     parent = subprocess.Popen([sys.executable, "-c", body], start_new_session=True)
     try:
-        counts = {len(processes.tree(parent.pid)) for _ in range(20000)}
+        counts = {len(process_tree.tree(parent.pid)) for _ in range(20000)}
     finally:
-        processes.end(parent)
+        process_tree.end(parent)
     assert counts <= {1, 2}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from labkit.course.exercises import cases_of, exercise_of
 from labkit.course.grading import confine
-from labkit.course.grading import judged as judged_module
+from labkit.course.grading import confined_judge as judged_module
 from labkit.course.grading.confine import NAMESPACES, Limits
-from labkit.course.grading.judged import judge, packed
+from labkit.course.grading.confined_judge import judge, packed
 from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, RIGHT, UNANSWERED, WRONG
 
@@ -126,7 +126,7 @@ def test_what_an_answer_prints_is_kept_and_no_result():
     "code",
     [
         "from lessons.accounting.solutions import devices_needed",
-        "import labkit.course.grading.judged\ndef devices_needed(gib, gb):\n    return 1",
+        "import labkit.course.grading.confined_judge\ndef devices_needed(gib, gb):\n    return 1",
         f"""
 import glob, importlib.util, os, sys
 def devices_needed(gib, gb):
@@ -225,9 +225,9 @@ def test_a_broadcast_that_changes_the_source_before_is_wrong():
 
 
 def test_only_what_an_answer_may_import_is_packed():
-    files = packed(("labkit.engine.function", *cases_of("precision_memory.peak_bytes").may_import))
+    files = packed(("labkit.engine.called_function", *cases_of("precision_memory.peak_bytes").may_import))
     with_code = [name for name, text in files.items() if text]
-    assert sorted(with_code) == ["lib/labkit/engine/function.py", "lib/labkit/theory/transformer.py"]
+    assert sorted(with_code) == ["lib/labkit/engine/called_function.py", "lib/labkit/theory/transformer.py"]
     assert "def activations" in files["lib/labkit/theory/transformer.py"]
     assert "def forward_flop" not in files["lib/labkit/theory/transformer.py"]
 

@@ -26,7 +26,7 @@ def main(results: int) -> None:
     file = HERE / request["file"]
     try:
         from labkit.course import syntax
-        from labkit.engine.function import called_twice, function_of
+        from labkit.engine.called_function import called_twice, function_of
 
         error = syntax.syntax_error(code := file.read_bytes())
         open_steps = [] if error else syntax.open_steps(code, request["function"])
