@@ -96,7 +96,10 @@ def rungs(*rates, mfu=0.52, spread=1.0):
 @pytest.mark.parametrize(
     ("here", "said"),
     [
-        (rungs(8e3, 20e3, 16e3), "the knobs make the step 3.7× as fast**, with an MFU of up to 52 %; here it is 2.5×."),
+        (
+            rungs(8e3, 20e3, 16e3),
+            "the knobs make the step 3.7× as fast**, with an MFU of 52 % in bfloat16; here it is 2.5×.",
+        ),
         (rungs(100.0, 100.5), "Here no knob makes it faster beyond noise"),
         (rungs(100.0, 150.0, spread=90.0), "Here no knob makes it faster beyond noise"),
         (rungs(100.0), "Here fewer than two settings"),
