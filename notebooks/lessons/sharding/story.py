@@ -130,8 +130,7 @@ def same_training(table: pd.DataFrame) -> Markdown:
 
 def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what all knobs together bring, recorded and here; takes two `ladder`s."""
-    in_bfloat16 = recorded[~recorded["knob"].str.startswith("float8")]
-    utilised = in_bfloat16.loc[in_bfloat16["tokens_per_s"].idxmax(), "mfu"]
+    utilised = recorded[~recorded["knob"].str.startswith("float8")].nlargest(1, "tokens_per_s")["mfu"].item()
     head = f"**In the recorded run the knobs make the step {units.times(recorded['times_first'].max())} as fast**"
     mfu = f", with an MFU of {units.percent(utilised)} in bfloat16" if pd.notna(utilised) else ""
     rows = here[here["tokens_per_s"].notna()]
