@@ -168,7 +168,7 @@ class NodesSession(Session):
         return {"first": first, "exits": exits, "statuses": {}, "error": "" if first else next(iter(errors), "")}
 
     def probe(self, run: Run) -> dict[int, dict[str, Any]]:
-        """Have all stations look around; return what each sees, by node, of those that answer within LOOK_SECONDS.
+        """Have all stations look around; return what each sees, by node, of those that answer within PROBE_SECONDS.
 
         Answers come through srun and through the shared folder: one of them may be what is lost.
         """

@@ -106,7 +106,7 @@ class Diagnosis:
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
 
     def first_cause(self, outcome: dict | None, ended_silently: list[int], session: Session) -> RunError:
-        """Return the error of an ended launch; `gone` are the ranks that were seen to end without a word, in order.
+        """Return the error of an ended launch; `ended_silently` in the order in which that was seen.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
         say that another was gone. `outcome` is what the agent saw, None where it is gone itself or still waits.

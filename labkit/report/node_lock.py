@@ -23,7 +23,7 @@ class NodeHeld(RuntimeError):
 
 @contextmanager
 def hold_node(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the node for what stands inside. Raises Held where another run holds it and `wait` is False, and
+    """Hold the node for what stands inside. Raises NodeHeld where another run holds it and `wait` is False, and
     NoLocksFolder where LABKIT_LOCKS names none; where the folder cannot be used, it warns and goes on.
     """
     try:
