@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import signal
@@ -23,6 +24,10 @@ def measure(worker, point) -> None:
         worker.barrier()
     elif point.fault == "oom":
         raise torch.OutOfMemoryError("no memory on any rank")
+    elif point.fault == "a lesson's worker":
+        importlib.import_module("lessons.broadcast.worker")
+        only_the_kernels = ("lessons.broadcast.charts", "labkit.course", "labkit.launching", "pandas", "IPython")
+        worker.record(iteration=1, loaded=[name for name in only_the_kernels if name in sys.modules])
     elif point.fault == "grandchild":
         subprocess.Popen(SLEEPER, start_new_session=True)
     elif point.fault == "pause":

@@ -33,6 +33,12 @@ def test_points_are_measured_in_one_launch():
     assert not processes.members(run), "nor a child that a worker left"
 
 
+def test_a_worker_runs_no_lessons_front_door():
+    """Charts, stories, coursework and the launcher stay in the kernel: a worker would take 0.1 s more to start."""
+    loaded = launch(Faults(faults=("a lesson's worker",))).rows["loaded"].dropna().tolist()
+    assert loaded == [[], []]
+
+
 def test_out_of_memory_is_a_row_and_the_sweep_goes_on():
     run = launch(Faults(faults=("none", "oom", "none")))
     said = run.rows.groupby("point")["status"].agg(set).tolist()

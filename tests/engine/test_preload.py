@@ -31,6 +31,7 @@ def test_a_worker_finds_all_that_is_installed_loaded_already(module):
         load_packages([*ALWAYS, "{module}"])
         without_front_doors()
         loaded = set(sys.modules)
+        assert "IPython" not in loaded, "only what the lesson's front door loads needs it"
         importlib.import_module("{module}")
         print([name for name in set(sys.modules) - loaded if not name.startswith(("labkit", "lessons"))])"""
     environment = os.environ | {"TRITON_INTERPRET": "1"}

@@ -108,6 +108,9 @@ def rungs(*rates, mfu=0.52, spread=1.0):
 def test_fastest_step(here, said):
     assert said in sharding.fastest_step(here, rungs(26e3, 52e3, 97e3)).data
     assert "MFU" not in sharding.fastest_step(here, rungs(26e3, 52e3, mfu=NAN)).data
+    float8 = rungs(97e3, 120e3, mfu=0.33).replace({"knob": {"knob b": "float8 products"}})
+    float8.loc[0, "mfu"] = 0.55
+    assert "MFU of 55 % in bfloat16" in sharding.fastest_step(here, float8).data, "float8 has another peak"
 
 
 @pytest.mark.parametrize(
