@@ -142,6 +142,14 @@ class Session:
                 cls._serving_session(*modules)
 
     @classmethod
+    def renew(cls, *modules: str) -> None:
+        """End the agent of this process and start one anew, as a kernel's restart and its set-up cell do."""
+        with cls._lock:
+            _leave()
+            _keep(None)
+        cls.warm(*modules)
+
+    @classmethod
     def _serving_session(cls, *modules: str) -> Self:
         """Return the session of this process, a new one where it does not serve these modules."""
         last = cls._current

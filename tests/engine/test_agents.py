@@ -98,6 +98,16 @@ def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
     assert not psutil.pid_exists(agent)
 
 
+def test_a_renewed_agent_has_replaced_the_one_before():
+    launch(Faults())
+    agent = Session._current.process.pid
+    Session.renew("faults_worker")
+    assert not psutil.pid_exists(agent)
+    renewed = Session._current.process.pid
+    assert launch(Faults()).status["state"] == "finished"
+    assert Session._current.process.pid == renewed
+
+
 def test_the_reason_of_an_agents_end_is_no_line_of_a_warning():
     """Python's resource tracker may warn last of all."""
     session = Session.__new__(Session)

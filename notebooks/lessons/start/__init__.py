@@ -18,5 +18,5 @@ from lessons.start.story import (
 from lessons.start.tables import best_times, launch_costs, ranks, startup, sums
 
 RECORDED = "h200x4/start/hello"
-COST = "h200x4/start/launchcost"
+COST = "h200x2/start/launchcost"
 NODE = "h200x2/pipeline/kept"  # the first recorded node whose power caps and temperatures are known

@@ -25,6 +25,7 @@ _PARTS_OF_START_UP = (  # in the order in which a rank goes through them; each k
     "the lab prepares",
 )
 _WAYS = {
+    "first": "the first launch(), 1 point",
     "torchrun": "bare torchrun, 1 point",
     "launch": "a later launch(), 1 point",
     "sweep": "a later launch(), a sweep",
@@ -126,7 +127,7 @@ def sums_chart(*tables: pd.DataFrame) -> Figure:
 
 
 def cost_chart(table: pd.DataFrame) -> Figure:
-    """Wall time of bare torchrun, of a later launch() for one point and for a sweep: start-up, then the rest."""
+    """Wall time of a first launch(), bare torchrun, a later launch() and a sweep: start-up, then the rest."""
     order = [way for way in _WAYS if way in set(table["way"])]
     ways = table.set_index("way").loc[order]
     figure, (ax,) = panels(1, rows=len(order))

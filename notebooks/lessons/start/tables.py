@@ -79,7 +79,7 @@ def best_times(node, gpu_name: str | None = None) -> pd.DataFrame:
 
 
 def launch_costs(run: Run) -> pd.DataFrame:
-    """Return, per way to start (torchrun, launch, sweep), median seconds, spread, count, and its ratio to torchrun.
+    """Return median seconds, spread, count and ratio to torchrun, per way to start: first, torchrun, launch, sweep.
 
     `startup_seconds` is the part before the last rank was ready, `first_row_seconds` the time to the first measured
     point. Ratios are medians over pairs, each measured back to back, with their own spread. The fact `first_seconds` is

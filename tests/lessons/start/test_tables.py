@@ -78,7 +78,7 @@ def test_best_times_by_hand():
 def test_launch_costs_compare_within_pairs(tmp_path):
     """The machine slows down by 40 % on the way: medians over all would have a spread, the pairs have none."""
     table = start.launch_costs(cost_run(tmp_path / "run")).set_index("way")
-    assert table["count"].tolist() == [4, 4, 4]
+    assert table["count"].tolist() == [4, 4, 4, 4]
     assert table.loc["launch", "over_torchrun"] == pytest.approx(7.2 / 7.0)
     assert table.loc["sweep", "over_torchrun"] == pytest.approx(8.4 / 7.0)
     assert table.loc["launch", "spread_over_torchrun"] == pytest.approx(0)
@@ -89,10 +89,11 @@ def test_launch_costs_compare_within_pairs(tmp_path):
 @pytest.mark.parametrize(
     ("knobs", "measured", "met"),
     [
-        ({}, [7.2 / 7.0, 1.5 / 6.0, 1.2 / 20], [True, True, True]),
-        ({"launch": 7.9}, [7.9 / 7.0, 1.5 / 6.0, 1.2 / 20], [False, True, True]),
-        ({"first_row": 1.6}, [7.2 / 7.0, 1.6 / 6.0, 1.2 / 20], [True, False, True]),
-        ({"sweep_startup": 3.0}, [7.2 / 7.0, 1.5 / 6.0, 3.0 / 20], [True, True, False]),
+        ({}, [7.2 / 7.0, 1.5 / 6.0, 1.25, 1.2 / 20], [True, True, True, True]),
+        ({"launch": 7.9}, [7.9 / 7.0, 1.5 / 6.0, 1.25, 1.2 / 20], [False, True, True, True]),
+        ({"first_row": 1.6}, [7.2 / 7.0, 1.6 / 6.0, 1.25, 1.2 / 20], [True, False, True, True]),
+        ({"first_startup": 1.6}, [7.2 / 7.0, 1.5 / 6.0, 2.0, 1.2 / 20], [True, True, False, True]),
+        ({"sweep_startup": 3.0}, [7.2 / 7.0, 1.5 / 6.0, 1.25, 3.0 / 20], [True, True, True, False]),
     ],
 )
 def test_launch_scorecard(tmp_path, knobs, measured, met):
@@ -118,7 +119,7 @@ def test_scorecard_of_all_labs(tmp_path):
     card = scorecard(runs)
     of_targets = ["lab", "target", "measured", "goal", "unit", "met"]
     assert list(card.columns) == [*of_targets, "machine", "run", "conditions"]
-    assert card["lab"].value_counts().to_dict() == {"start": 3, "topology": 3, "broadcast": 3}
+    assert card["lab"].value_counts().to_dict() == {"start": 4, "topology": 3, "broadcast": 3}
     assert card["met"].all()
     assert list(scorecard([]).columns) == list(card.columns)
     assert set(card["run"]) == {"cost", "copies", "broadcast"}
