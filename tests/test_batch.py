@@ -19,8 +19,8 @@ from playwright.sync_api import sync_playwright
 from labkit.batch import publish
 from labkit.batch.__main__ import main
 from labkit.batch.pages import loads
-from labkit.report.first_page import duration
-from labkit.report.record import Record
+from labkit.report.first_page import duration, write_first_page
+from labkit.report.record import Machine, Record
 from labkit.repository import chosen_notebooks
 from labkit.tables.claims import Figures, claims_table
 
@@ -308,6 +308,13 @@ def test_loads_finds_what_a_browser_fetches_and_nothing_else():
 )
 def test_durations_read_as_words(seconds, words):
     assert duration(seconds) == words
+
+
+def test_what_the_machine_says_of_itself_is_text_on_the_first_page(tmp_path):
+    told = Machine(facts={"CPU": "Xeon <i>R</i>"}, versions={"driver": "580 & <i>later</i>"})
+    write_first_page(Record(told), tmp_path / "index.html")
+    page = (tmp_path / "index.html").read_text()
+    assert "<dd>Xeon &lt;i&gt;R&lt;/i&gt;</dd>" in page and "<dd>580 &amp; &lt;i&gt;later&lt;/i&gt;</dd>" in page
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
-from labkit.cluster import slurm
+from labkit.cluster import job_script, slurm
 from labkit.cluster.allocation import Allocation, submit_job, wait_for_nodes
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
@@ -87,3 +88,14 @@ def test_an_option_of_sbatch_that_is_none_is_refused(tmp_path, option):
     pytest.importorskip("submitit", reason="submitit is optional")
     with pytest.raises(ClusterError, match="write each option as"):
         submit_job(2, Settings(sbatch=(option,)), tmp_path)
+
+
+@pytest.mark.parametrize(("until_s", "ends_s"), [(0, 120), (60, 90), (600, 630)])
+def test_a_job_keeps_its_nodes_for_as_long_after_its_last_station_as_it_was_told(monkeypatch, until_s, ends_s):
+    """The clock is made up; a station is there `until_s`, and then the job waits 30 s for another one."""
+    clock = [0.0]
+    sleep = lambda seconds: clock.append(clock.pop() + seconds)  # noqa: E731
+    monkeypatch.setattr(job_script, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(job_script, "count_steps", lambda job: int(clock[0] <= until_s))
+    job_script.keep_nodes("7", 30.0)
+    assert clock[0] == ends_s

@@ -82,6 +82,14 @@ def test_memory_and_balance(runs):
     )
 
 
+def test_a_modes_limit_is_its_first_rate_times_what_the_ranks_allow(runs):
+    rates = pipeline.speedups(pipeline.throughput(runs["gpus"]))
+    (ax,) = pipeline.gpus_chart(rates, rates, published("pipeline_gpus")).axes
+    dashed = [line.get_ydata() for line in ax.lines if line.get_linestyle() == "--" and len(line.get_xdata())]
+    for limit, (_, line) in zip(dashed, rates.groupby("mode", sort=False), strict=True):
+        assert limit == pytest.approx(line["samples_per_s"].iloc[0] * line["limit"])
+
+
 def test_charts(runs, small):
     rates = pipeline.speedups(pipeline.throughput(runs["gpus"]))
     drawn(pipeline.gpus_chart(small(rates), rates, published("pipeline_gpus"), guess=1500.0), 2)

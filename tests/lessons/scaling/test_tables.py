@@ -75,6 +75,7 @@ def test_three_ways_agree_or_say_why_not(tmp_path):
     four = table[table["ranks"] == 4].iloc[0]
     assert [four[f"{way}_share"] for way in ("steps", "trace", "hooks")] == pytest.approx([0.05, 0.06, 0.05])
     assert four["apart_points"] == pytest.approx(1.0)
+    assert four["spread_steps_ms"] == pytest.approx(0.005 * (9.0 + 8.5)), "with the all-reduce and without it"
     assert table.loc[table["ranks"] == 2, "trace_ms"].isna().all(), "only all ranks are traced"
     assert four["bus_gb_per_s"] == pytest.approx(1.5 * 4 * 11_173_962 / 1e-3 / 1e9)
     said(scaling.ways_agree(table), "**Here the three ways agree within 1.0 points of a step.**", "differ")
