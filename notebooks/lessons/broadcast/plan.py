@@ -67,7 +67,7 @@ class Tensor(Plan):
     @classmethod
     def small(cls, **knobs) -> Self:
         gpus = knobs.get("gpus") or cls.few(4)
-        return super().small(**{"gpus": gpus, "mib": cls.divisible(32, gpus)} | knobs)
+        return super().small(**{"gpus": gpus, "mib": cls.divisible(16, gpus)} | knobs)
 
     @classmethod
     def full(cls, **knobs) -> Self:

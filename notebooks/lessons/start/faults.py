@@ -12,7 +12,7 @@ from labkit.engine.processes import members
 from labkit.launching import launch
 from lessons.start.plan import Failure
 
-_PATIENCE_S = 4.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes
+_PATIENCE_S = 2.0  # short, so that a hang is found while you watch; a launch of your own waits for three minutes
 
 
 def cause(kind: str, *, size: str = "auto", gpus: int = 0) -> RunError:
