@@ -16,7 +16,7 @@ from labkit.tables.measures import CODE, HOST, Measure, Measured, measures_of
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-COLUMNS = ["lab", "target", "measured", "goal", "unit", "met"]
+COLUMNS = ["lab", "target", "measured", "goal", "unit", "met", "reason"]
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "≤": operator.le,
     "≥": operator.ge,
@@ -44,12 +44,13 @@ def is_met(measure: Measure, reached: Measured | None) -> bool | str:
 def goals_table(lab: str, reached: Iterable[tuple[Measure, Measured | None]]) -> pd.DataFrame:
     """Return goals beside what was reached, a row each: lab, target, measured (three decimals), goal, unit, met.
 
-    Where three decimals would show the goal itself for a figure beside it, there are more.
+    Where three decimals would show the goal itself for a figure beside it, there are more. `reason` is told of a miss.
     """
-    rows = [
-        (lab, measure.name, _rounded(measure, figure), _text(measure), measure.unit, is_met(measure, figure))
-        for measure, figure in reached
-    ]
+    rows = []
+    for measure, figure in reached:
+        met = is_met(measure, figure)
+        reason = measure.reason if met is False else ""
+        rows.append((lab, measure.name, _rounded(measure, figure), _text(measure), measure.unit, met, reason))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -69,7 +70,7 @@ def _rounded(measure: Measure, reached: Measured | None) -> float:
 
 
 def scorecard_of(run: Run) -> pd.DataFrame:
-    """Return the goals of the run's lesson that the run measures: lab, target, measured, goal, unit, met.
+    """Return the goals of the run's lesson that the run measures: lab, target, measured, goal, unit, met, reason.
 
     Goals are about GPUs, there are no rows for a run on CPU processes; those of links between nodes are not. The fact
     `of_targets` holds, by lab and target, what each depends on and the key figures of the run's conditions.

@@ -64,7 +64,7 @@ class Measure:
     goal: such as "≤" and 1.05; no goal without a comparison. depends_on: CODE (counted bytes, errors, verdicts), which
     any machine shows; GPU, also its links; HOST, as a step whose kernels the host enqueues. least_gpus: 0 for a figure
     that CPU processes show, too. on_card: whether a node's card shows it. between_nodes: its goal is one of runs on
-    several nodes, GPUs or not.
+    several nodes, GPUs or not. reason: why the goal is missed where it is, as far as that is known.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Measure:
     least_gpus: int = 0
     on_card: bool = True
     between_nodes: bool = False
+    reason: str = ""
 
     @property
     def by_host(self) -> bool:

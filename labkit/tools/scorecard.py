@@ -16,7 +16,7 @@ from labkit.tables.goals import COLUMNS as OF_TARGETS
 from labkit.tables.goals import comparable, goals_table, scorecard_of
 from labkit.tables.measures import GPU, measures_of
 
-COLUMNS = [*OF_TARGETS, "machine", "run", "conditions"]
+COLUMNS = [*(name for name in OF_TARGETS if name != "reason"), "machine", "run", "conditions", "reason"]
 NONE = "–"  # nothing to compare with, or nothing was run
 
 

@@ -96,6 +96,7 @@ MEASURES = (
         comparison="≤",
         goal=10,
         depends_on=HOST,
+        reason="the host enqueued one size of five at another speed than the small forward just before it",
         **_GOAL,
     ),
     Measure(

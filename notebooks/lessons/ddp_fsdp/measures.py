@@ -106,13 +106,15 @@ def _goals(gpus: int) -> tuple[Measure, ...]:
         return Measure(name=name, unit=unit, measured=on_so_many, plan=plan, least_gpus=gpus, **fields)
 
     on = f"{gpus} GPUs"
+    slow_host = "the recorded host of four GPUs starts a step's kernels half as fast: data/recorded/README.md"
+    at_least: dict[str, Any] = _AT_LEAST | {"reason": slow_host if gpus == 4 else ""}
     rates = (
         goal(
             f"DDP's rate ÷ rate alone, {on}, batch {batch}",
             "×",
             partial(_of_ddp, batch=batch, column="efficiency"),
             goal=0.95,
-            **_AT_LEAST,
+            **at_least,
         )
         for batch in (64, 16)
     )
@@ -126,7 +128,7 @@ def _goals(gpus: int) -> tuple[Measure, ...]:
             goal=0,
             **_COUNTED | {"comparison": "="},
         ),
-        goal(f"fastest setting ÷ first (float32, unfused AdamW), {on}", "×", _fastest, "knobs", goal=4, **_AT_LEAST),
+        goal(f"fastest setting ÷ first (float32, unfused AdamW), {on}", "×", _fastest, "knobs", goal=4, **at_least),
     )
 
 

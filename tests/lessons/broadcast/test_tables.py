@@ -218,7 +218,7 @@ def test_symptoms(tmp_path):
 )
 def test_scorecard(tmp_path, changed, status, measured, met):
     card = scorecard_of(broadcast_run(tmp_path / "run", H200_SECONDS | changed, status=status))
-    assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met"]
+    assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met", "reason"]
     assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
     assert card["met"].tolist() == met
 

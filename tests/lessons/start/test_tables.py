@@ -118,7 +118,7 @@ def test_scorecard_of_all_labs(tmp_path):
     ]
     card = scorecard(runs)
     of_targets = ["lab", "target", "measured", "goal", "unit", "met"]
-    assert list(card.columns) == [*of_targets, "machine", "run", "conditions"]
+    assert list(card.columns) == [*of_targets, "machine", "run", "conditions", "reason"]
     assert card["lab"].value_counts().to_dict() == {"start": 4, "topology": 3, "broadcast": 3}
     assert card["met"].all()
     assert list(scorecard([]).columns) == list(card.columns)
