@@ -129,6 +129,17 @@ def test_a_slice_of_a_gpu_is_one_sentence(gpu_run, monkeypatch):
     assert "MIG slice" in note
 
 
+def test_of_several_launches_the_first_ones_start_and_the_last_ones_end_are_kept(gpu_run):
+    events = [(name, ns) for ns in (100.0, 200.0) for name in ("ready", "finished")]
+    lines = [{"event": name, "at": 0.0, "conditions": {"python_call_ns": ns}} for name, ns in events]
+    gpu_run.logs.mkdir(exist_ok=True)
+    gpu_run.events_file(0).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    Sampler(gpu_run, []).stop()
+    soon(lambda: gpu_run.conditions().seconds is not None)
+    kept = gpu_run.conditions()
+    assert [look.ranks[0].python_call_ns for look in (kept.before, kept.after)] == [100.0, 200.0]
+
+
 def test_a_driver_that_hangs_holds_nobody_up(gpu_run, monkeypatch):
     nvml, asked, stopped, answered = FakeNvml(), threading.Event(), threading.Event(), threading.Event()
     answer = nvml.answers["nvmlDeviceGetMemoryInfo"]

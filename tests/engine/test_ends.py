@@ -15,7 +15,7 @@ from faults_plan import Faults
 from launches import failed, kernel, soon, the_run
 
 from labkit import node
-from labkit.engine import watch
+from labkit.engine import processes, watch
 from labkit.engine.errors import LauncherLost, WorkerHung
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.processes import MARK, members
@@ -162,3 +162,18 @@ def test_a_worker_hears_the_signal_that_came_before_it_could():
         print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))"""
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ended.stdout.strip(), ended.returncode) == (str(-signal.SIGTERM), 0), ended.stderr
+
+
+def test_who_frees_shared_memory_is_given_time_and_does_not_outlive_the_run(monkeypatch):
+    """It ends by itself once nobody uses the memory; one that stands still is killed with the run."""
+    monkeypatch.setattr(processes, "CARE_SECONDS", 0.5)
+    run = Run.create(Faults(), node.here())
+    command = [sys.executable, "-c", "import time; time.sleep(60)", "multiprocessing.resource_tracker"]
+    caretaker = subprocess.Popen(command, env=os.environ | {MARK: run.mark})
+    soon(lambda: members(run))
+    begun = time.monotonic()
+    processes.kill(run)
+    left, seconds = members(run), time.monotonic() - begun
+    caretaker.kill()
+    caretaker.wait()
+    assert left == [] and seconds > 0.5

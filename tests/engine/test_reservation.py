@@ -127,6 +127,27 @@ def test_who_came_first_is_served_first(gpus, monkeypatch):
     assert served == [1, 2]
 
 
+def test_who_came_later_overtakes_only_where_a_gpu_stays_free(gpus, monkeypatch):
+    """One waits for both GPUs; the free one is used by others for a moment, and counts as free only from then on."""
+    folder, seen = gpus(a="", b=""), []
+    monkeypatch.setattr(reservation, "OVERTAKE_SECONDS", 0.2)
+    holder, first = reserve(1), locks.Ticket(folder)
+    first.write(workers=2, waits="gpus")
+
+    def tell(text: str) -> None:
+        seen.append(text)
+        if len(seen) == 1:
+            seen.append(locks.lock(locks.gpu_file(folder, "b")))
+        elif len(seen) == 3:
+            seen[1].release()
+            time.sleep(0.3)
+
+    single = reserve(1, 30, tell)
+    assert len(seen) > 3 and "GPU 1: another process" in seen[2] and "GPU 1" not in seen[3]
+    for one in (single, first, holder):
+        one.release()
+
+
 def test_a_gpu_that_another_program_holds_is_avoided_or_told(gpus):
     gpus(a="process 7 of bob holds 300 MiB", b="", c="")
     made = reserve(2)

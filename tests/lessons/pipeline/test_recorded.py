@@ -90,6 +90,17 @@ def test_a_modes_limit_is_its_first_rate_times_what_the_ranks_allow(runs):
         assert limit == pytest.approx(line["samples_per_s"].iloc[0] * line["limit"])
 
 
+def test_the_best_count_is_ringed_and_peaks_are_in_gib(runs):
+    counts = pipeline.throughput(runs["microbatches"])
+    (ax,) = pipeline.micro_batch_curve(counts, counts).axes
+    marked = {tuple(marks.get_offsets()[0]) for marks in ax.collections if len(marks.get_offsets()) == 1}
+    best = counts.loc[counts.groupby("mode", sort=False)["samples_per_s"].idxmax()]
+    assert {*best[["micro_batches", "samples_per_s"]].itertuples(index=False, name=None)} <= marked
+    peaks = pipeline.memory(runs["gpus"])
+    (ax,) = pipeline.memory_chart(peaks, peaks).axes
+    assert max(bar.get_height() for bar in ax.patches) == pytest.approx(peaks["peak_mib"].max() / 2**10)
+
+
 def test_charts(runs, small):
     rates = pipeline.speedups(pipeline.throughput(runs["gpus"]))
     drawn(pipeline.gpus_chart(small(rates), rates, published("pipeline_gpus"), guess=1500.0), 2)
