@@ -79,7 +79,7 @@ class Epochs(Network):
     largest is also divided among the GPUs, so that a job of fixed size can be followed.
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"batches": (8, 16), "first_steps": 2, "least_steps": 16, "most_repeats": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"batches": (8, 32), "first_steps": 2, "least_steps": 16, "most_repeats": 2}
 
     batches: tuple[int, ...] = (32, 128, 512)
     loaders: tuple[str, ...] = LOADERS
@@ -99,7 +99,7 @@ class Epochs(Network):
 class Communication(Network):
     """A step with and without its all-reduce, in a trace and with hooks; the all-reduce alone; DataParallel's step."""
 
-    SMALL: ClassVar[dict[str, Any]] = {"batches": (8, 16), "repeats": 3, "warm_ups": 1}
+    SMALL: ClassVar[dict[str, Any]] = {"batches": (8, 32), "repeats": 3, "warm_ups": 1}
 
     batches: tuple[int, ...] = (32, 128, 512)
     strategies: tuple[str, ...] = ("ddp", "dp")
