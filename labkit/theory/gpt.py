@@ -84,7 +84,7 @@ def activations(
 
 _COMPILED = ("no", "blocks", "whole", "by hand", "by hand, float8")
 _CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": _COMPILED}
-_SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 64}
+_SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 32}
 _SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
 
 

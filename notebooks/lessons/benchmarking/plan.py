@@ -41,7 +41,7 @@ class Benchmark(Plan):
 
     lab: ClassVar[str] = "benchmarking"
     worker: ClassVar[str] = "lessons.benchmarking.worker"
-    SMALL: ClassVar[dict[str, Any]] = {"repeats": 5}
+    SMALL: ClassVar[dict[str, Any]] = {"warm_ups": 2, "repeats": 3}
     most: ClassVar[int | None] = 1
 
     samples: ClassVar[int] = 4
@@ -84,7 +84,7 @@ class Steps(Benchmark):
     forward + backward. To save time, only float32 has all warm-ups and repeats; the others have at most two and six.
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast"), "warm_ups": 3}
+    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast")}
 
     models: tuple[str, ...] = NAMES
     precisions: tuple[str, ...] = PRECISIONS
@@ -133,7 +133,11 @@ class Products(Benchmark):
 class Profiles(Benchmark):
     """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts."""
 
-    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",), "drawn": ("small float32", "2.7b float32")}
+    SMALL: ClassVar[dict[str, Any]] = {
+        "precisions": ("float32",),
+        "drawn": ("small float32", "2.7b float32"),
+        "steps": 2,
+    }
 
     models: tuple[str, ...] = ("small", "2.7b")
     precisions: tuple[str, ...] = ("float32", "autocast")

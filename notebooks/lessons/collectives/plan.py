@@ -29,7 +29,7 @@ class Collectives(Plan):
 
     lab: ClassVar[str] = "collectives"
     worker: ClassVar[str] = "lessons.collectives.worker"
-    SMALL: ClassVar[dict[str, Any]] = {"warm_ups": 1, "repeats": 5}
+    SMALL: ClassVar[dict[str, Any]] = {"warm_ups": 1, "repeats": 3}
     FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
 

@@ -21,7 +21,7 @@ _SMALL: dict[str, Any] = {
     "hidden": 128,
     "heads": 2,
     "vocabulary": 1000,
-    "sequence": 64,
+    "sequence": 32,
     "batches": (16, 8),
     "warm_ups": 1,
     "repeats": 3,
@@ -189,6 +189,7 @@ class Trial(Bert):
     SMALL: ClassVar[dict[str, Any]] = {
         "hidden": 64,
         "layers": 2,
+        "steps": 2,
         "batches": (12,),
         "warm_ups": 1,
         "repeats": 1,

@@ -82,7 +82,7 @@ class Scaling(OneGpu):
     A point sets way. The scale grows every `growth_interval` steps without overflow; torch's default is 2000.
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"steps": 24, "growth_interval": 2}
+    SMALL: ClassVar[dict[str, Any]] = {"steps": 15, "growth_interval": 2}
     ALLOWED: ClassVar[dict[str, tuple]] = {"way": SCALINGS}
 
     hidden: int = SIZES["small"][0]
