@@ -179,8 +179,9 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
     sentence = f"**{place}: the kernels for Hopper take {units.number(ms['hopper'])} ms, our Triton kernels "
     sentence += f"{units.number(ms['flash'])} ms, cuDNN {units.number(ms['sdpa_cudnn'])} ms.**"
     walk = speed.steps()
-    gained = -walk["both_ms"].diff()
+    gained = (-walk["both_ms"].diff()).where(walk["forward_ms"].notna())  # the floor, the last row, was not written
     shown = walk.assign(gained=["–" if math.isnan(value) else f"{value:+.2f}".replace("-", "−") for value in gained])
+    shown = shown.astype(object).where(shown.notna(), "–")
     shown = shown.set_axis(
         ["each beside those above it", "forward, ms", "backward, ms", "both, ms", "gained, ms"], axis=1
     )
