@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,25 +12,18 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, BertPooler
 
 from labkit.theory.shapes import configuration
-from labkit.worker.settings import TransformerKnobs
 
 LABELS: int = configuration("bert-base")["num_labels"]
 SPREAD: float = configuration("bert-base")["initializer_range"]  # standard deviation of BERT's initial weights
 EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for their seeds
-
-
-class BertKnobs(TransformerKnobs, Protocol):
-    """The knobs of a plan that say how large its BERT is."""
-
-    @property
-    def vocabulary(self) -> int: ...
-
-
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}  # of attention: torch's fused kernels, or product by product
 
 
-def config(plan: BertKnobs, dropout: float = 0.0, attention: str = "fused") -> BertConfig:
-    """Return the model's configuration; only without dropout can a pipeline be compared with the whole model."""
+def config(plan: Any, dropout: float = 0.0, attention: str = "fused") -> BertConfig:
+    """Return the model's configuration; only without dropout can a pipeline be compared with the whole model.
+
+    `plan` has layers, hidden, heads, sequence and vocabulary.
+    """
     shape = {
         "hidden_size": plan.hidden,
         "num_hidden_layers": plan.layers,
@@ -59,7 +52,7 @@ class Stage(nn.Module):
 
     def __init__(
         self,
-        plan: BertKnobs,
+        plan: Any,
         layers: range,
         seed: int,
         device: torch.device,
@@ -124,7 +117,7 @@ class Bert(Stage):
 
     def __init__(
         self,
-        plan: BertKnobs,
+        plan: Any,
         seed: int,
         device: torch.device,
         precision: str = "float32",
@@ -156,7 +149,7 @@ class Bert(Stage):
         return loss_of(super().forward(tokens), labels)
 
 
-def samples(plan: BertKnobs, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def samples(plan: Any, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return tokens (count, sequence) and labels (count), all random."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (count, plan.sequence), generator=generator)

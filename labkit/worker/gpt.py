@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from labkit.worker.settings import TransformerKnobs
-
 SPREAD = 0.02  # standard deviation of GPT-2's initial weights
-
-
-class GptKnobs(TransformerKnobs, Protocol):
-    """The knobs of a plan that say how large its GPT-2 is."""
-
-    @property
-    def words(self) -> int: ...
 
 
 class Block(nn.Module):
@@ -59,9 +50,10 @@ class Gpt(nn.Module):
     `precision` "autocast" multiplies in bfloat16 with float32 weights; "bfloat16" holds the weights in bfloat16.
     `recomputed`: forward keeps only the blocks' inputs, and backward runs each block's forward again (activation
     checkpointing; Chen and others, "Training deep nets with sublinear memory cost", 2016).
+    `plan` has layers, hidden, heads, sequence and words.
     """
 
-    def __init__(self, plan: GptKnobs, point: SimpleNamespace, device: torch.device, *, recomputed: bool = False):
+    def __init__(self, plan: Any, point: SimpleNamespace, device: torch.device, *, recomputed: bool = False):
         super().__init__()
         self.recomputed = recomputed
         self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": point.precision == "autocast"}
@@ -99,7 +91,7 @@ class Gpt(nn.Module):
         return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
-def samples(plan: GptKnobs, count: int, seed: int, occurring: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def samples(plan: Any, count: int, seed: int, occurring: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random tokens (count, sequence) and, as targets, each one's next; of `occurring` words (0: of all)."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, occurring or plan.words, (count, plan.sequence + 1), generator=generator)

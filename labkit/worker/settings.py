@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch._dynamo  # an optimizer imports it: here it is loaded once, not by every worker of every launch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-
-
-class TransformerKnobs(Protocol):
-    """The knobs of a plan that every transformer is made of; a shared room imports no lab's plan."""
-
-    @property
-    def layers(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def sequence(self) -> int: ...
 
 
 def prepare(worker: Worker) -> dict[int, Any]:
