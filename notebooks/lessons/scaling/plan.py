@@ -14,7 +14,7 @@ from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, scaled_rate
 LOADERS = ("device", "host")
 VARIANTS = ("right", "no_sampler", "no_set_epoch", "one_shard", "unscaled", "first_epoch")
 TRAININGS = ("reference", "one_gpu", "large", "no_warm_up", "unscaled", "same_order", "sync_bn")
-_SMALL: dict[str, Any] = {"width": 4, "training": 64, "testing": 64, "processes": 0}
+_SMALL: dict[str, Any] = {"width": 4, "training": 128, "testing": 64, "processes": 0}
 
 
 def counts(gpus: int) -> tuple[int, ...]:
