@@ -69,7 +69,7 @@ LAYERS = {
     "temporary": ("temporary", COLORS["temporary"]),
 }
 _NAMES = 0.93  # the height, as a share of the axis, above which the phases' names stand
-_LETTER = 0.0085  # share of the axis that a letter of a phase's name takes
+_FONT_SIZE = 8  # points, of a phase's name
 
 
 def memory_layers(ax: Axes, table: pd.DataFrame, scale: float = 1024, names: Mapping[str, str] | None = None) -> None:
@@ -93,10 +93,18 @@ def _phases(ax: Axes, table: pd.DataFrame) -> None:
     end = table["t_ms"].iloc[-1]
     ax.set_xlim(0, end)
     starts = table.loc[table["phase"] != table["phase"].shift(), ["t_ms", "phase"]]
-    style = {"ha": "center", "va": "center", "fontsize": 8, "color": canvas.QUIET}
+    style = {"ha": "center", "va": "center", "fontsize": _FONT_SIZE, "color": canvas.QUIET}
+    points = 72 * ax.get_window_extent().width / ax.figure.dpi  # before the layout, which gives rather more
     for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
         ax.axvline(start, ymax=_NAMES, color=canvas.QUIET, lw=0.6)
-        share = (stop - start) / end
-        text = phase if share > _LETTER * len(phase) else phase[0].upper()
-        if share > _LETTER * len(text):
+        room = (stop - start) / end * points
+        text = next((text for text in (phase, phase[0].upper()) if _width(text) < room), None)
+        if text:
             ax.text((start + stop) / 2, (_NAMES + 1) / 2, text, transform=ax.get_xaxis_transform(), **style)
+
+
+def _width(text: str) -> float:
+    """Return the points that a phase's name takes, with a gap to the next one."""
+    from matplotlib.textpath import TextPath
+
+    return TextPath((0, 0), text, size=_FONT_SIZE).get_extents().width + 2
