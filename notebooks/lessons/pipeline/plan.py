@@ -20,7 +20,7 @@ _PRECISIONS = ("float32", "tf32", "bfloat16")
 BY_HAND = "by_hand"  # the lesson's own loop instead of torch's
 VARIANTS = ("right", BY_HAND, "unscaled", "dropped_layer", "first_rank_clock")
 _SMALL: dict[str, Any] = {"layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
-_SMALL |= {"batch": 8, "sequence": 32, "warm_ups": 1, "repeats": 3, "stream": 4}
+_SMALL |= {"batch": 16, "sequence": 32, "warm_ups": 1, "repeats": 3, "stream": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
