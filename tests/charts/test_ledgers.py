@@ -1,7 +1,10 @@
 """Ledgers on charts: an item keeps its colour, which means nothing else, and bars lie end to end."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
+import pytest
 
 from labkit.charts import canvas, ledgers
 
@@ -29,3 +32,16 @@ def test_bars_lie_end_to_end_and_a_run_without_an_allocator_has_no_peak():
 def test_large_memory_reads_in_gib():
     assert ledgers.memory_unit(40_000) == (1024, "GiB")
     assert ledgers.memory_unit(700) == (1, "MiB")
+
+
+@pytest.mark.parametrize("forward_ms", [62, 70, 80, 90, 100, 120])
+def test_a_phase_is_named_where_its_name_fits(forward_ms):
+    """Of a second; an optimizer's step of 12 ms has room for no word."""
+    times = np.cumsum([0, 400, 12, forward_ms, 588 - forward_ms])
+    table = pd.DataFrame({"t_ms": times, "phase": ["backward", "optimizer", "forward", "backward", "backward"]})
+    table = table.assign(reserved_mib=0.0, allocated_mib=2.0, **{f"{kind}_mib": 1.0 for kind in ledgers.LAYERS})
+    figure, axes = canvas.canvas(2, 1, width=11.5)
+    ledgers.memory_layers(axes[0], table)
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes[0].texts]
+    assert len(boxes) >= 2 and not any(box.overlaps(other) for box, other in combinations(boxes, 2))

@@ -152,14 +152,14 @@ def _rate(kernel: str, head_dim: int, name: str) -> Measure:
 
 
 _OVER = "over SDPA-flash, where it is slowest"
-_CLOCK = "clocks under the power cap differ: in other runs the same kernels took both less and more than the goal"
+_NEAR = "runs of the same kernels lie on both sides of the goal; a warm GPU is slower than a cool one"
 _TRITON = "the plain kernels' two passes of seven products: the kernels for Hopper take d = 64 alone"
 _HOST = "the host: at N 1 024 the calls in Python take longer than the kernels, which by themselves are faster"
 _FIXED = "on an H100 the forward at N 1 024 alone; why was not measured"
 # The best that was measured of anybody on an H200: see the lesson's section on a kernel for one generation.
 _BEST_MS = (
-    (16384, 64, "hopper", 3.75, _CLOCK),
-    (4096, 64, "hopper", 0.3, _CLOCK),
+    (16384, 64, "hopper", 3.75, _NEAR),
+    (4096, 64, "hopper", 0.3, _NEAR),
     (16384, 128, "flash", 7.0, _TRITON),
 )
 
