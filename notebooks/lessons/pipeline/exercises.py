@@ -213,8 +213,8 @@ def verdict_of(row: dict[Any, Any]) -> Verdict:
         faults["wrong"] = "outputs, loss or gradients are not the whole model's"
     if row["clock_share"] < _LEAST_CLOCK_SHARE:
         faults["first_rank_clock"] = (
-            f"its own clock shows as little as {units.percent(row['clock_share'])} of what the slowest rank took: the "
-            "first rank is done before the others; wait for all of them"
+            f"its own clock shows as little as {units.percent(row['clock_share'])} of the step: the first "
+            "rank is done before the others; wait for all of them"
         )
     merits = () if faults else ("outputs, loss and gradients are the whole model's, and no parameter is missing",)
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)

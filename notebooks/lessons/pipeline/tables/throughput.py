@@ -142,13 +142,13 @@ def equality(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return, per variant, step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, lost_parameters.
 
-    `clock_share` is claimed over the slowest rank's time in the step where they are farthest apart; `gradient_ratio`
+    `clock_share` is claimed over the whole step's time, in the step where they are farthest apart; `gradient_ratio`
     gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
     """
     rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
-    rows = rows[~rows["warm_up"].astype(bool)]
-    iterations = rows.groupby(["variant", "iteration"], sort=False)
-    slowest, share = iterations["step_ms"].max(), iterations["claimed_ms"].max() / iterations["step_ms"].max()
+    rows = rows[~rows["warm_up"].astype(bool)].copy()
+    rows["clock_share"] = rows["claimed_ms"] / rows["step_ms"]
+    slowest = rows.groupby(["variant", "iteration"], sort=False)["step_ms"].max()
     held = rows.groupby(["variant", "rank"], sort=False)["parameters"].first().groupby("variant", sort=False).sum()
     grouped = rows.groupby("variant", sort=False)
     table = grouped.agg(
@@ -159,7 +159,7 @@ def symptoms(run: Run) -> pd.DataFrame:
         micro_batches=("micro_batches", "first"),
     )
     table.insert(0, "step_ms", slowest.groupby("variant", sort=False).median())
-    table.insert(2, "clock_share", share.groupby("variant", sort=False).min())
+    table.insert(2, "clock_share", grouped["clock_share"].min())
     table["lost_parameters"] -= held
     table = table.reset_index()
     return of_run(table, run)

@@ -25,7 +25,8 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
 
     `output_error` and `loss_error` (last rank) and `gradient_error` are the largest difference over the largest value.
     `gradient_ratio` is the median of gradient over right gradient: 1, unless gradients are scaled wrongly. `parameters`
-    counts what the rank holds, `all_parameters` the whole model. `claimed_ms` is what the variant's own clock says.
+    counts what the rank holds, `all_parameters` the whole model. `step_ms` ends when the last rank is done,
+    `claimed_ms` when the variant's own clock says so.
     """
     variant = bugs.VARIANTS.get(point.variant, {})
     whole = Stage(
@@ -50,8 +51,15 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     row["all_parameters"] = sum(weight.numel() for weight in whole.parameters())
     del whole
     clock = variant.get("clock", lambda step, worker: step())
+
+    def step_of_all() -> float | None:
+        claimed_s = clock(pipe.step, worker)
+        worker.synchronize()
+        fence(group)  # each rank times the step until the last one is done, whoever began it late
+        return claimed_s
+
     repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(lambda: clock(pipe.step, worker), **repetitions, before=lambda: fence(group)):
+    for timing in worker.time(step_of_all, **repetitions, before=lambda: fence(group)):
         claim = {} if not isinstance(timing.result, float) else {"claimed_ms": 1e3 * timing.result}
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **claim)
 
