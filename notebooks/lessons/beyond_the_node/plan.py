@@ -62,7 +62,7 @@ class Messages(OverNodes):
     (reduce-scatter inside, all-reduce between, all-gather inside).
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"kib": (64, 256, 1024), "warm_ups": 1, "repeats": 3}
+    SMALL: ClassVar[dict[str, Any]] = {"kib": (64, 256, 1024), "warm_ups": 1, "repeats": 2}
     FEW: ClassVar[int | None] = 2
 
     link_mbit: tuple[int, ...] = (UNSHAPED,)
@@ -95,7 +95,7 @@ class Training(OverNodes, TransformerPlan):
     `samples` are per rank and micro-batch.
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"samples": 4, "repeats": 3, "layers": 2, "vocabulary": 250}
+    SMALL: ClassVar[dict[str, Any]] = {"samples": 4, "repeats": 2, "layers": 2, "vocabulary": 250}
     FULL: ClassVar[dict[str, Any]] = dict(zip(("hidden", "inner", "layers", "heads"), SIZES["medium"], strict=True))
 
     link_mbit: tuple[int, ...] = (UNSHAPED,)
