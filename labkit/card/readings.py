@@ -95,7 +95,7 @@ def readings(run: Run) -> list[Reading]:
         return []
     of_run = {"cores": run.node.cores} | key_conditions(run.conditions())
     conditions = {name: _plain(value) for name, value in of_run.items()}
-    pairs = ((figure, figure.measured(run)) for figure in figures)
+    pairs = ((figure, figure.of(run)) for figure in figures)
     return [_reading(run, figure, measured, conditions) for figure, measured in pairs if measured is not None]
 
 

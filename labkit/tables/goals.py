@@ -80,7 +80,7 @@ def scorecard_of(run: Run) -> pd.DataFrame:
     fitting = [
         goal for goal in goals if (run.node_count > 1 if goal.between_nodes else gpus >= max(1, goal.least_gpus))
     ]
-    reached = [(goal, figure) for goal in fitting if (figure := goal.measured(run)) is not None]
+    reached = [(goal, figure) for goal in fitting if (figure := goal.of(run)) is not None]
     conditions = run.key_conditions() if reached else {}
     of_targets = {(lab, goal.name): (goal.depends_on, conditions) for goal, _ in reached}
     return of_source(goals_table(lab, reached), run.source, of_targets=of_targets)

@@ -1,15 +1,19 @@
 """A lesson's measures: each figure that matters is declared once, for the card, the scorecard and comparisons.
 
-A lesson's `measures.py` holds `MEASURES`, and `card_plans()` where `make card` measures them on a node.
+A lesson's `measures.csv` holds them, a row a measure; `FIGURES` in its `measures.py` how a run shows each, and
+`card_plans()` what `make card` launches for them.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib
 import math
+import re
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from labkit.node.limits import Spec, spec
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 HIGHER, LOWER = "higher", "lower"
+_NEEDS = re.compile(r"(exactly )?(\d+) GPUs?|(2 nodes)|")
 CODE, GPU, HOST = "code", "gpu", "host"  # what a measure depends on
 
 
@@ -57,14 +62,15 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One figure of a lesson: how a run gives it, what physics allows, what is to be reached, what it depends on.
+    """One figure of a lesson: how a run shows it, what is to be reached, and what it depends on.
 
     plan: the lower-case name of the plan whose runs show it. measured: the figure as a run shows it, in `unit`, with
-    its physical limit where there is one; None where the run does not show it. better: HIGHER or LOWER. comparison and
-    goal: such as "≤" and 1.05; no goal without a comparison. depends_on: CODE (counted bytes, errors, verdicts), which
-    any machine shows; GPU, also its links; HOST, as a step whose kernels the host enqueues. least_gpus: 0 for a figure
-    that CPU processes show, too. on_card: whether a node's card shows it. between_nodes: its goal is one of runs on
-    several nodes, GPUs or not. reason: why the goal is missed where it is, as far as that is known.
+    its physical limit where there is one; None where the run does not show it. comparison and goal: such as "≤" and
+    1.05; a measure without them is shown by a node's card, where `better` is HIGHER or LOWER. least_gpus: 0 for a
+    figure that CPU processes show, too. gpus: it is one of runs on exactly so many GPUs; 0: on any number.
+    between_nodes: one of runs on several nodes, GPUs or not. depends_on: CODE (counted bytes, errors, verdicts), which
+    any machine shows; GPU, also its links; HOST, as a step whose kernels the host enqueues. reason: why the goal is
+    missed where it is, as far as that is known.
     """
 
     name: str
@@ -76,14 +82,23 @@ class Measure:
     goal: float = math.nan
     depends_on: str = GPU
     least_gpus: int = 0
-    on_card: bool = True
+    gpus: int = 0
     between_nodes: bool = False
     reason: str = ""
+
+    @property
+    def on_card(self) -> bool:
+        """Whether a node's card shows it, beside recorded runs: what has a goal is in the scorecard."""
+        return not self.comparison
 
     @property
     def by_host(self) -> bool:
         """Whether the host's speed changes it: its cores, its memory, the time to enqueue a kernel."""
         return self.depends_on == HOST
+
+    def of(self, run: Run) -> Measured | None:
+        """Return the figure of a run of its plan; None where the run does not show it."""
+        return self.measured(run) if self.gpus in (0, run.plan.gpus) else None
 
 
 def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | None:
@@ -105,10 +120,32 @@ def figure(run: Run, value: float, spread: float = 0.0) -> Measured:
     return Measured(float(value), value - reach, value + reach, 1, workers(run))
 
 
+@cache
 def measures_of(lab: str) -> tuple[Measure, ...]:
     """Return the measures of the lesson of this name, such as "broadcast"; none where it declares none."""
-    declared = (LESSONS / lab / "measures.py").exists()
-    return importlib.import_module(f"lessons.{lab}.measures").MEASURES if declared else ()
+    file = LESSONS / lab / "measures.csv"
+    if not file.exists():
+        return ()
+    figures = importlib.import_module(f"lessons.{lab}.measures").FIGURES
+    with file.open(encoding="utf-8", newline="") as lines:
+        return tuple(_declared(row, figures[row.pop("figure")]) for row in csv.DictReader(lines))
+
+
+def _declared(row: dict[str, str], measured: Callable[[Run], Measured | None]) -> Measure:
+    """Return the measure of a row: `goal` is as "≤ 1.05", `needs` as "1 GPU", "exactly 4 GPUs" or "2 nodes"."""
+    comparison, _, goal = row.pop("goal").rpartition(" ")
+    if (needs := _NEEDS.fullmatch(row.pop("needs"))) is None:
+        raise ValueError(f"{row['name']}: it needs nothing, or as 1 GPU, exactly 4 GPUs, 2 nodes")
+    exactly, gpus, nodes = needs.groups()
+    return Measure(
+        **row,
+        measured=measured,
+        comparison=comparison,
+        goal=float(goal or math.nan),
+        least_gpus=int(gpus or 0),
+        gpus=int(gpus) if exactly else 0,
+        between_nodes=nodes is not None,
+    )
 
 
 def repeats(run: Run, column: str, **knobs: Any) -> pd.Series:

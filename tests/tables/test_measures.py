@@ -1,14 +1,17 @@
 """Measures: one declaration gives the card's key figure, the scorecard's goal and, with no run, a goal not recorded."""
 
+import csv
+import importlib
 import math
 
 import pytest
 from made import broadcast_run, small_broadcast
 
 from labkit.card.readings import key_figures, readings
+from labkit.repository import LESSONS
 from labkit.tables import measures
 from labkit.tables.goals import NOT_RECORDED, OPEN, is_met, scorecard_of
-from labkit.tables.measures import HOST, LOWER, Measure, Measured, measures_of, ratio
+from labkit.tables.measures import CODE, GPU, HIGHER, HOST, LOWER, Measure, Measured, measures_of, ratio
 
 
 def figure(value: float, spread: float = 0.0) -> Measured:
@@ -53,6 +56,21 @@ def test_goals_are_about_gpus(tmp_path):
     full = scorecard_of(broadcast_run(tmp_path / "full"))
     goals = [one.name for one in measures_of("broadcast") if one.comparison]
     assert full["target"].tolist() == goals
+
+
+def test_a_measure_of_so_many_gpus_is_not_shown_by_another_run(tmp_path):
+    run = broadcast_run(tmp_path / "four")
+    assert made(gpus=4).of(run) == made().of(run) == figure(1.04, 0.02)
+    assert made(gpus=2).of(run) is None
+
+
+@pytest.mark.parametrize("lab", [file.parent.name for file in LESSONS.glob("*/measures.csv")])
+def test_each_row_has_its_figure_and_each_figure_a_row(lab):
+    with (LESSONS / lab / "measures.csv").open(encoding="utf-8") as lines:
+        rows = [row["figure"] for row in csv.DictReader(lines)]
+    assert {*rows} == {*importlib.import_module(f"lessons.{lab}.measures").FIGURES}
+    for measure in measures_of(lab):
+        assert measure.depends_on in (CODE, GPU, HOST) and (measure.better in (HIGHER, LOWER) or measure.comparison)
 
 
 @pytest.mark.parametrize(("spread", "low", "high"), [(0.5, 1.5, 2.5), (math.nan, 2.0, 2.0)])

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, datasheet, on_one, repeats
+from labkit.tables.measures import Measured, datasheet, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-_NAMES = {"float32": "float32", "tf32": "TF32", "bfloat16": "bfloat16"}
-_LARGEST = "2.7b"
 
 
 def card_plans() -> list[Products]:
@@ -40,7 +37,7 @@ def _product(precision: str) -> Callable[[Run], Measured | None]:
 
 
 def _step(run: Run) -> Measured | None:
-    knobs = {"model": _LARGEST, "precision": "autocast", "phase": "step", "mode": "compiled_graph"}
+    knobs = {"model": "2.7b", "precision": "autocast", "phase": "step", "mode": "compiled_graph"}
     setting = f"{run.plan.samples} × {run.plan.sequence} tokens, compiled, one graph"
     return Measured.of(repeats(run, "ms", **knobs), setting)
 
@@ -65,59 +62,12 @@ def _bugs_caught(run: Run) -> Measured:
     return _counted(sum(row["variant"] in wrong_by_rows(row) for row in rows))
 
 
-_GOAL = {"on_card": False, "least_gpus": 1}
-
-MEASURES = (
-    *(
-        Measure(
-            name=f"matrix product, {name}, slowest GPU",
-            unit="TFLOP/s",
-            plan="products",
-            measured=_product(precision),
-            least_gpus=0 if precision == "float32" else 1,
-        )
-        for precision, name in _NAMES.items()
-    ),
-    Measure(
-        name=f"training step, {_LARGEST}, autocast",
-        unit="ms",
-        plan="steps",
-        measured=_step,
-        better=LOWER,
-        depends_on=HOST,
-        least_gpus=1,
-    ),
-    Measure(
-        name="launch model's largest error, the five sizes' eager forwards",
-        unit="%",
-        plan="launches",
-        measured=_model_error,
-        better=LOWER,
-        comparison="≤",
-        goal=10,
-        depends_on=HOST,
-        reason="the host enqueued one size of five at another speed than the small forward just before it",
-        **_GOAL,
-    ),
-    Measure(
-        name="profiler's window against the clock of the same forwards, at most",
-        unit="%",
-        plan="profiles",
-        measured=_clocks_apart,
-        better=LOWER,
-        comparison="≤",
-        goal=3,
-        depends_on=HOST,
-        **_GOAL,
-    ),
-    Measure(
-        name="broken benchmarks caught, of 5",
-        unit="",
-        plan="trial",
-        measured=_bugs_caught,
-        comparison="=",
-        goal=5,
-        depends_on=CODE,
-        **_GOAL,
-    ),
-)
+FIGURES = {
+    "float32": _product("float32"),
+    "tf32": _product("tf32"),
+    "bfloat16": _product("bfloat16"),
+    "step": _step,
+    "model_error": _model_error,
+    "clocks_apart": _clocks_apart,
+    "bugs_caught": _bugs_caught,
+}

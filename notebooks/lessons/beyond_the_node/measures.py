@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure
-from lessons.beyond_the_node.plan import RATES_MBIT
+from labkit.tables.measures import Measured, figure
 from lessons.beyond_the_node.tables import exchanges, levels_gain, strategies, two_lines
 
 if TYPE_CHECKING:
@@ -57,36 +56,13 @@ def _apart(run: Run) -> Measured:
     return figure(run, exchanges(run)["apart"].max())
 
 
-def _measure(name: str, unit: str, plan: str, measured: Shown, comparison: str, goal: float, **more: Any) -> Measure:
-    fields: dict[str, Any] = {"better": LOWER, "depends_on": CODE, "on_card": False, "between_nodes": True} | more
-    return Measure(name=name, unit=unit, plan=plan, measured=measured, comparison=comparison, goal=goal, **fields)
-
-
-MEASURES = (
-    *(
-        _measure(
-            f"line between nodes, from the rate set, {link_mbit} Mbit/s",
-            "%",
-            "messages",
-            _off_rate(link_mbit),
-            "within ±",
-            10,
-            depends_on=HOST,
-        )
-        for link_mbit in RATES_MBIT
-    ),
-    _measure("bytes of a flat over a hierarchical all-reduce, off theory", "%", "messages", _gain_off, "≤", 10),
-    _measure("bytes of a step over the link, most off theory", "%", "strategies", _step_bytes_off, "≤", 10),
-    _measure(
-        "FSDP's step over HSDP's at the slowest link",
-        "×",
-        "strategies",
-        _fsdp_over_hsdp,
-        ">",
-        1,
-        better="higher",
-        depends_on=HOST,
-    ),
-    _measure("bytes of the rarest exchange, from theory", "%", "localsteps", _exchange_off, "within ±", 10),
-    _measure("largest difference of two ranks' weights at the end", "", "localsteps", _apart, "=", 0),
-)
+FIGURES = {
+    "rate_1000": _off_rate(1000),
+    "rate_300": _off_rate(300),
+    "rate_100": _off_rate(100),
+    "levels": _gain_off,
+    "step_bytes": _step_bytes_off,
+    "fsdp_over_hsdp": _fsdp_over_hsdp,
+    "exchange": _exchange_off,
+    "apart": _apart,
+}

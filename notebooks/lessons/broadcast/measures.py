@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, datasheet, ratio, repeats, workers
+from labkit.tables.measures import Measured, datasheet, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
-from lessons.broadcast.theory import NAMES, least_seconds
+from lessons.broadcast.theory import least_seconds
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -60,45 +60,10 @@ def _wrong_settings(run: Run) -> Measured:
     return Measured(wrong, wrong, wrong, 1, workers(run))
 
 
-_AS_LINKS = "time of scatter + all-gather, divided by that of links"
-_AS_PIPELINED = "time of best pipelined, divided by scatter + all-gather"
-_GOAL = {"plan": "sweep", "on_card": False}
-
-MEASURES = (
-    *(
-        Measure(name=NAMES[method], unit="GB/s", plan="sweep", measured=_rate(method), depends_on=HOST)
-        for method in CHUNKED
-    ),
-    Measure(
-        name=_AS_LINKS,
-        unit="×",
-        measured=_times_as_long("scatter_all_gather", "links"),
-        better=LOWER,
-        comparison="≤",
-        goal=1.05,
-        depends_on=HOST,
-        least_gpus=2,
-        **_GOAL,
-    ),
-    Measure(
-        name=_AS_PIPELINED,
-        unit="×",
-        measured=_times_as_long("pipelined", "scatter_all_gather"),
-        comparison="≥",
-        goal=3.4,  # the host links of four GPUs instead of one, less 15 %: two links are twice as fast, and no more
-        depends_on=HOST,
-        least_gpus=4,
-        **_GOAL,
-    ),
-    Measure(
-        name="settings with a wrong copy",
-        unit="settings",
-        measured=_wrong_settings,
-        better=LOWER,
-        comparison="=",
-        goal=0,
-        depends_on=CODE,
-        least_gpus=2,
-        **_GOAL,
-    ),
-)
+FIGURES = {
+    "pipelined": _rate("pipelined"),
+    "scatter_all_gather": _rate("scatter_all_gather"),
+    "scatter_over_links": _times_as_long("scatter_all_gather", "links"),
+    "pipelined_over_scatter": _times_as_long("pipelined", "scatter_all_gather"),
+    "wrong_settings": _wrong_settings,
+}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, message, workers
+from labkit.tables.measures import Measured, figure, message, workers
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
-from lessons.collectives.theory import COLLECTIVES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,46 +94,18 @@ def _misjudged(run: Run) -> Measured:
     return figure(run, float((tables.caught(table) != (table["variant"] != "right")).sum()))
 
 
-def _at(gpus: int, shown: Shown) -> Shown:
-    """Return the same of runs on this number of GPUs alone: each number has goals of its own."""
-    return lambda run: shown(run) if run.plan.gpus == gpus else None
-
-
-_GOAL = {"on_card": False, "least_gpus": 2}
-_NONE_WRONG = {"better": LOWER, "comparison": "=", "goal": 0, "depends_on": CODE, **_GOAL}
-
-MEASURES = (
-    *(Measure(name=f"{name}, bus bandwidth", unit="GB/s", plan="sweep", measured=_bus(name)) for name in _ON_CARD),
-    Measure(
-        name="all-reduce, one small call",
-        unit="µs",
-        plan="sweep",
-        measured=_one_small_call,
-        better=LOWER,
-        depends_on=HOST,
-    ),
-    *(
-        Measure(
-            name=f"{name} over nccl-tests, ≥ 64 MiB, {gpus} GPUs",
-            unit="×",
-            plan="nccltests",
-            measured=_at(gpus, _over_nccl_tests(name)),
-            comparison="≥",
-            goal=0.98,
-            **_GOAL,
-        )
-        for gpus in (2, 4)
-        for name in COLLECTIVES
-    ),
-    *(
-        Measure(name=f"{name}, {gpus} GPUs", unit=unit, plan=plan, measured=_at(gpus, shown), **_NONE_WRONG)
-        for gpus in (2, 4)
-        for name, unit, plan, shown in (
-            ("settings wrong, or faster than the links", "settings", "sweep", _wrong_settings),
-            ("rings not right or not of the formula", "rings", "ring", _wrong_rings),
-        )
-    ),
-    Measure(
-        name="benchmarks that are judged wrongly", unit="benchmarks", plan="trial", measured=_misjudged, **_NONE_WRONG
-    ),
-)
+FIGURES = {
+    "all_reduce": _bus("all-reduce"),
+    "all_gather": _bus("all-gather"),
+    "all_to_all": _bus("all-to-all"),
+    "one_small_call": _one_small_call,
+    "all_reduce_over": _over_nccl_tests("all-reduce"),
+    "all_gather_over": _over_nccl_tests("all-gather"),
+    "reduce_scatter_over": _over_nccl_tests("reduce-scatter"),
+    "broadcast_over": _over_nccl_tests("broadcast"),
+    "all_to_all_over": _over_nccl_tests("all-to-all"),
+    "send_recv_over": _over_nccl_tests("send/recv"),
+    "wrong_settings": _wrong_settings,
+    "wrong_rings": _wrong_rings,
+    "misjudged": _misjudged,
+}

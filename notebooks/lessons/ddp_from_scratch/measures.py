@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, repeats, workers
+from labkit.tables.measures import Measured, figure, repeats, workers
 from lessons.ddp_from_scratch.tables import buckets, equality, implementations, overlap
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
     Shown = Callable[[Run], Measured | None]
-
-_STEPS = {"bucketed": "buckets by hand", "ddp": "torch's DDP"}
 
 
 def _step(strategy: str) -> Shown:
@@ -48,38 +46,20 @@ def _unexpected(run: Run) -> Measured:
     return figure(run, (~table[table["strategy"] != "ddp"]["equal"].astype(bool)).sum())
 
 
+def _at_the_usual_batch(measured: Shown) -> Shown:
+    """Return the same of runs with the plan's own batch alone: another has no goal."""
+    return lambda run: measured(run) if run.plan.samples == type(run.plan).samples else None
+
+
 def _differing(run: Run) -> Measured:
     return figure(run, (~equality(run)["equal"]).sum())
 
 
-def _goals(gpus: int) -> tuple[Measure, ...]:
-    def goal(name: str, unit: str, plan: str, measured: Shown, most: float, depends_on: str) -> Measure:
-        def on_so_many(run: Run) -> Measured | None:
-            at_usual_batch = run.plan.samples == type(run.plan).samples or plan == "equality"
-            return measured(run) if run.plan.gpus == gpus and at_usual_batch else None
-
-        fields: dict[str, Any] = {"better": LOWER, "comparison": "≤", "on_card": False, "least_gpus": gpus}
-        named = f"{name}, {gpus} GPUs"
-        return Measure(
-            name=named, unit=unit, plan=plan, measured=on_so_many, goal=most, depends_on=depends_on, **fields
-        )
-
-    return (
-        goal("bucketed's step over torch's DDP's", "×", "implementations", _over_ddp(implementations), 1.03, HOST),
-        goal("strategies with unexpected calls", "strategies", "implementations", _unexpected, 0, CODE),
-        goal("step of the best size over torch's DDP's", "×", "buckets", _over_ddp(buckets), 1.03, HOST),
-        goal("sizes with unexpected calls", "sizes", "buckets", _unexpected, 0, CODE),
-        goal("cases that differ from one process", "cases", "equality", _differing, 0, CODE),
-    )
-
-
-MEASURES = (
-    *(
-        Measure(
-            name=f"training step, {name}", unit="ms", plan="implementations", measured=_step(strategy), better=LOWER
-        )
-        for strategy, name in _STEPS.items()
-    ),
-    *_goals(2),
-    *_goals(4),
-)
+FIGURES = {
+    "bucketed": _step("bucketed"),
+    "ddp": _step("ddp"),
+    "step_over_ddp": _at_the_usual_batch(_over_ddp(implementations)),
+    "best_size_over_ddp": _at_the_usual_batch(_over_ddp(buckets)),
+    "unexpected": _at_the_usual_batch(_unexpected),
+    "differing": _differing,
+}

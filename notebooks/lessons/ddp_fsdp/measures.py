@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.ledgers import ERRORS, ROUNDING, equality, sent
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, most_per_second, repeats, workers
+from labkit.tables.ledgers import ERRORS, equality, sent
+from labkit.tables.measures import Measured, most_per_second, repeats, workers
 from labkit.tables.rates import ladder
 from labkit.theory.gpt import flop_per_token
 from labkit.theory.shapes import elements
@@ -19,13 +19,16 @@ from lessons.ddp_fsdp.tables import memory, throughput
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_SHOWN = {"ddp": "DDP", "fsdp_full": "FSDP full"}
-
 
 def card_plans() -> list[Strategies]:
     """Return what `make card` launches: one seed of one GPU's, DDP's and FSDP's steps with the large batch."""
     usual = Strategies.full() if Strategies.on_gpus() else Strategies.small()
-    chosen = {"batches": usual.batches[:1], "strategies": ("single", *_SHOWN), "seeds": (0,), "gpus": usual.gpus}
+    chosen = {
+        "batches": usual.batches[:1],
+        "strategies": ("single", "ddp", "fsdp_full"),
+        "seeds": (0,),
+        "gpus": usual.gpus,
+    }
     return [Strategies.full(**chosen) if Strategies.on_gpus() else Strategies.small(**chosen)]
 
 
@@ -92,70 +95,15 @@ def _error(run: Run) -> Measured | None:
     return None if table.empty else Measured.of([1e6 * table[ERRORS].max(axis=None)], workers(run))
 
 
-_AT_LEAST: dict[str, Any] = {"comparison": "≥", "depends_on": HOST, "on_card": False}
-_COUNTED: dict[str, Any] = {"comparison": "≤", "better": LOWER, "depends_on": CODE, "on_card": False}
-
-
-def _goals(gpus: int) -> tuple[Measure, ...]:
-    """Return the goals of a run on exactly so many GPUs: their names say the number."""
-
-    def goal(name: str, unit: str, measured: Callable, plan: str = "strategies", **fields: Any) -> Measure:
-        def on_so_many(run: Run) -> Measured | None:
-            return measured(run) if run.plan.gpus == gpus else None
-
-        return Measure(name=name, unit=unit, measured=on_so_many, plan=plan, least_gpus=gpus, **fields)
-
-    on = f"{gpus} GPUs"
-    slow_host = "the recorded host of four GPUs starts a step's kernels half as fast: data/recorded/README.md"
-    at_least: dict[str, Any] = _AT_LEAST | {"reason": slow_host if gpus == 4 else ""}
-    rates = (
-        goal(
-            f"DDP's rate ÷ rate alone, {on}, batch {batch}",
-            "×",
-            partial(_of_ddp, batch=batch, column="efficiency"),
-            goal=0.95,
-            **at_least,
-        )
-        for batch in (64, 16)
-    )
-    return (
-        *rates,
-        goal(f"largest unexplained share, of 10 peaks, {on}", "%", _unexplained, goal=10, **_COUNTED),
-        goal(
-            f"collectives that are not the formula's, of 16, {on}",
-            "",
-            _unequal,
-            goal=0,
-            **_COUNTED | {"comparison": "="},
-        ),
-        goal(f"fastest setting ÷ first (float32, unfused AdamW), {on}", "×", _fastest, "knobs", goal=4, **at_least),
-    )
-
-
-MEASURES = (
-    *(
-        Measure(name=f"BERT, {name}", unit="samples/s", plan="strategies", measured=_rate(strategy))
-        for strategy, name in _SHOWN.items()
-    ),
-    Measure(name="DDP's efficiency over GPUs that exchange nothing", unit="%", plan="strategies", measured=_efficiency),
-    *_goals(2),
-    *_goals(4),
-    Measure(
-        name="DDP, float32, batch 64, 4 GPUs",
-        unit="samples/s",
-        plan="strategies",
-        measured=lambda run: _of_ddp(run, 64, "samples_per_s") if run.plan.gpus == 4 else None,
-        goal=415,
-        least_gpus=4,
-        **_AT_LEAST,
-    ),
-    Measure(
-        name="largest error of 4 strategies beside one process",
-        unit="millionths",
-        plan="trial",
-        measured=_error,
-        goal=1e6 * ROUNDING,
-        least_gpus=2,
-        **_COUNTED,
-    ),
-)
+FIGURES = {
+    "ddp": _rate("ddp"),
+    "fsdp_full": _rate("fsdp_full"),
+    "efficiency": _efficiency,
+    "kept_64": partial(_of_ddp, batch=64, column="efficiency"),
+    "kept_16": partial(_of_ddp, batch=16, column="efficiency"),
+    "unexplained": _unexplained,
+    "unequal": _unequal,
+    "fastest": _fastest,
+    "ddp_rate": partial(_of_ddp, batch=64, column="samples_per_s"),
+    "error": _error,
+}

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.measures import CODE, GPU, HOST, LOWER, Measure, Measured, figure, repeats, workers
+from labkit.tables.measures import Measured, figure, repeats, workers
 from lessons.pipeline.tables.forecast import split_forecast
 from lessons.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
 from lessons.pipeline.tables.timeline import predictions
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-_MODES = {"training": "training steps", "streaming": "forward only, streaming"}
 
 
 def _rate(run: Run, mode: str) -> Measured | None:
@@ -82,53 +79,18 @@ def _error(run: Run) -> Measured:
     return figure(run, 1e6 * table[table["variant"] == "right"][ERRORS].max(axis=None))
 
 
-def _goal(
-    name: str, unit: str, plan: str, measured: Callable[..., Measured | None], comparison: str, goal: float, **more: Any
-) -> Measure:
-    fixed = {"depends_on": HOST, "least_gpus": 2, "on_card": False} | more
-    return Measure(name=name, unit=unit, plan=plan, measured=measured, comparison=comparison, goal=goal, **fixed)
-
-
-MEASURES = (
-    *(
-        Measure(
-            name=f"BERT in stages, {name}",
-            unit="samples/s",
-            plan="gpus",
-            measured=partial(_rate, mode=mode),
-            depends_on=HOST if mode == "streaming" else GPU,
-        )
-        for mode, name in _MODES.items()
-    ),
-    *(
-        _goal(
-            f"simulated step off, {schedule}, 8", "%", "schedules", partial(_step_off, schedule=schedule), "within ±", 5
-        )
-        for schedule in ("gpipe", "1f1b")
-    ),
-    *(
-        _goal(
-            f"simulated bubble off, {schedule}, 8",
-            "points",
-            "schedules",
-            partial(_bubble_off, schedule=schedule),
-            "within ±",
-            5,
-        )
-        for schedule in ("gpipe", "1f1b", "interleaved", "zero_bubble")
-    ),
-    _goal("best micro-batch count, training", "micro-batches", "microbatches", _best_count, ">", 4),
-    _goal("streaming throughput, 16 over 4 micro-batches", "×", "microbatches", _many_over_few, "<", 1),
-    _goal("streaming speed-up over linear, 4 GPUs", "×", "gpus", _share_of_linear, "≥", 0.9, least_gpus=4),
-    _goal("6-2-2-2 over 3-3-3-3, forecast off", "%", "splits", _forecast_off, "within ±", 5, least_gpus=4),
-    _goal(
-        "largest error of outputs, loss, gradients",
-        "millionths",
-        "trial",
-        _error,
-        "≤",
-        1000,
-        better=LOWER,
-        depends_on=CODE,
-    ),
-)
+FIGURES = {
+    "training": partial(_rate, mode="training"),
+    "streaming": partial(_rate, mode="streaming"),
+    "gpipe_step": partial(_step_off, schedule="gpipe"),
+    "1f1b_step": partial(_step_off, schedule="1f1b"),
+    "gpipe_bubble": partial(_bubble_off, schedule="gpipe"),
+    "1f1b_bubble": partial(_bubble_off, schedule="1f1b"),
+    "interleaved_bubble": partial(_bubble_off, schedule="interleaved"),
+    "zero_bubble": partial(_bubble_off, schedule="zero_bubble"),
+    "best_count": _best_count,
+    "many_over_few": _many_over_few,
+    "share_of_linear": _share_of_linear,
+    "forecast": _forecast_off,
+    "error": _error,
+}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from labkit.tables.measures import CODE, Measure, Measured
+from labkit.tables.measures import Measured
 from lessons.precision_memory.tables import dtypes, faults, levers, memory, sums, symptoms, timeline
 from lessons.precision_memory.theory.memory import ledger, shape_of
 
@@ -49,27 +48,11 @@ def _bugs_caught(run: Run) -> Measured:
     return _counted(sum(faults(row) == [row["variant"]] for row in symptoms(run).to_dict("records")))
 
 
-def _goal(name: str, plan: str, measured: Callable[[Run], Measured | None], *goal: Any, unit: str = "") -> Measure:
-    """Return a measure that any machine with a GPU shows, with its goal: a comparison and a number."""
-    comparison, number = goal
-    return Measure(
-        name=name,
-        unit=unit,
-        plan=plan,
-        measured=measured,
-        comparison=comparison,
-        goal=number,
-        on_card=False,
-        depends_on=CODE,
-        least_gpus=1,
-    )
-
-
-MEASURES = (
-    _goal("ways to sum in which torch gives the simulated bits, of 5", "numbers", _equal_sums, "=", 5),
-    _goal("dtype of the loss under autocast is float32, of 2", "numbers", _float32_losses, "=", 2),
-    _goal("largest unexplained share of the peaks", "memory", _largest_unexplained, "≤", 10, unit="%"),
-    _goal("timeline's peak beside the ledger's", "timeline", _timeline_beside_ledger, "within ±", 10, unit="%"),
-    _goal("lowest peak of all levers, of the plain step's", "levers", _lowest_peak, "≤", 50, unit="%"),
-    _goal("wrong loops caught, of 4", "trial", _bugs_caught, "=", 4),
-)
+FIGURES = {
+    "equal_sums": _equal_sums,
+    "float32_losses": _float32_losses,
+    "unexplained": _largest_unexplained,
+    "timeline": _timeline_beside_ledger,
+    "lowest_peak": _lowest_peak,
+    "bugs_caught": _bugs_caught,
+}

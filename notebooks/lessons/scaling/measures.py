@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import CODE, HOST, LOWER, Measure, Measured, figure, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
 from labkit.theory.resnet import CLASSES, flop_per_image
 from lessons.scaling import tables
 from lessons.scaling.theory import bucket_count, model
@@ -66,68 +66,13 @@ def _missed_bugs(run: Run) -> Measured:
     return figure(run, float((tables.caught(table) != (table["variant"] != "right")).sum()))
 
 
-_GOAL = {"on_card": False, "least_gpus": 2}
-
-MEASURES = (
-    Measure(name="ResNet-18, DDP, large batch", unit="images/s", plan="communication", measured=_images(-1)),
-    Measure(
-        name="ResNet-18, DDP, small batch", unit="images/s", plan="communication", measured=_images(0), depends_on=HOST
-    ),
-    *(
-        Measure(
-            name=f"efficiency at 2 GPUs, 512 images per GPU, {loader} loader",
-            unit="×",
-            plan="epochs",
-            measured=_efficiency(loader),
-            comparison="≥",
-            goal=0.95,
-            depends_on=HOST,
-            **_GOAL,
-        )
-        for loader in ("device", "host")
-    ),
-    Measure(
-        name="largest part of an epoch that nothing explains",
-        unit="%",
-        plan="epochs",
-        measured=_rest,
-        better=LOWER,
-        comparison="≤",
-        goal=3,
-        depends_on=HOST,
-        **_GOAL,
-    ),
-    Measure(
-        name="three ways of measuring an all-reduce, most apart",
-        unit="points",
-        plan="communication",
-        measured=_apart,
-        better=LOWER,
-        comparison="≤",
-        goal=5,
-        reason="a profiler slows the host, hooks count the wait of the rank that is early",
-        **_GOAL,
-    ),
-    Measure(
-        name="settings whose gradients are not the formula's",
-        unit="settings",
-        plan="communication",
-        measured=_wrong_gradients,
-        better=LOWER,
-        comparison="=",
-        goal=0,
-        depends_on=CODE,
-        **_GOAL,
-    ),
-    Measure(
-        name="trainings that are judged wrongly",
-        unit="trainings",
-        plan="trial",
-        measured=_missed_bugs,
-        better=LOWER,
-        comparison="=",
-        goal=0,
-        depends_on=CODE,
-        **_GOAL,
-    ),
-)
+FIGURES = {
+    "large_batch": _images(-1),
+    "small_batch": _images(0),
+    "device_loader": _efficiency("device"),
+    "host_loader": _efficiency("host"),
+    "rest": _rest,
+    "apart": _apart,
+    "wrong_gradients": _wrong_gradients,
+    "misjudged": _missed_bugs,
+}

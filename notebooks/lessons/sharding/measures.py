@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.ledgers import ERRORS, ROUNDING, equality
-from labkit.tables.measures import CODE, LOWER, Measure, Measured, figure, most_per_second, repeats, workers
+from labkit.tables.ledgers import ERRORS, equality
+from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding import tables
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
 _RUNG = "one graph"
-_NAMES = {"ddp": "DDP", "fsdp_full": "FSDP, full", "fsdp_grad": "FSDP, gradient-only"}
 
 
 def _flop_per_token(run: Run) -> float:
@@ -103,85 +102,18 @@ def _apart(strategy: str) -> Shown:
     return measured
 
 
-def _at(gpus: int, shown: Shown) -> Shown:
-    """Return the same of runs on this number of GPUs alone: each number has goals of its own."""
-    return lambda run: shown(run) if run.plan.gpus == gpus else None
-
-
-_GOAL = {"on_card": False, "least_gpus": 1}
-
-MEASURES = (
-    Measure(name="GPT-2 Large, one GPU", unit="tokens/s", plan="ladder", measured=_tokens, least_gpus=1),
-    Measure(name="GPT-2 Large, DDP's efficiency", unit="%", plan="strategies", measured=_efficiency, least_gpus=2),
-    *(
-        Measure(
-            name=f"one GPU, tokens/s over the published {PUBLISHED}{', float8' if in_float8 else ''}",
-            unit="×",
-            plan="ladder",
-            measured=_over_published(in_float8=in_float8),
-            comparison="≥",
-            goal=goal,
-            **_GOAL,
-        )
-        for in_float8, goal in ((False, 3.2), (True, 3.25))
-    ),
-    *(
-        Measure(
-            name=f"{_NAMES[strategy]}: one GPU's rate kept on {gpus} GPUs",
-            unit="×",
-            plan="strategies",
-            measured=_at(gpus, _kept(strategy)),
-            comparison="≥",
-            goal=0.95,
-            **_GOAL,
-        )
-        for gpus in (2, 4)
-        for strategy in ("ddp", "fsdp_full")
-    ),
-    Measure(
-        name="largest unexplained share of a peak, one GPU",
-        unit="%",
-        plan="batches",
-        measured=_unexplained_batch,
-        better=LOWER,
-        comparison="≤",
-        goal=10,
-        depends_on=CODE,
-        **_GOAL,
-    ),
-    *(
-        Measure(name=f"{name}, {gpus} GPUs", plan=plan, better=LOWER, depends_on=CODE, **figure, **_GOAL)
-        for gpus in (2, 4)
-        for name, plan, figure in (
-            (
-                "largest unexplained share of a peak",
-                "strategies",
-                {"unit": "%", "measured": _at(gpus, _unexplained), "comparison": "≤", "goal": 10},
-            ),
-            (
-                "collectives that are not the formula's",
-                "strategies",
-                {"unit": "collectives", "measured": _at(gpus, _unequal), "comparison": "=", "goal": 0},
-            ),
-            (
-                "largest error of losses and updates",
-                "trial",
-                {"unit": "millionths", "measured": _at(gpus, _error), "comparison": "≤", "goal": 1e6 * ROUNDING},
-            ),
-        )
-    ),
-    *(
-        Measure(
-            name=f"overlap methods apart, {_NAMES[strategy]}",
-            unit="points",
-            plan="profiles",
-            measured=_apart(strategy),
-            better=LOWER,
-            comparison="≤",
-            goal=3,
-            reason="none of the methods is the overlap alone: a profiler slows the host, kernels slow each other",
-            **_GOAL,
-        )
-        for strategy in _NAMES
-    ),
-)
+FIGURES = {
+    "tokens": _tokens,
+    "efficiency": _efficiency,
+    "over_published": _over_published(in_float8=False),
+    "float8_over_published": _over_published(in_float8=True),
+    "ddp_kept": _kept("ddp"),
+    "fsdp_kept": _kept("fsdp_full"),
+    "unexplained_batch": _unexplained_batch,
+    "unexplained": _unexplained,
+    "unequal": _unequal,
+    "error": _error,
+    "ddp_apart": _apart("ddp"),
+    "fsdp_full_apart": _apart("fsdp_full"),
+    "fsdp_grad_apart": _apart("fsdp_grad"),
+}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from labkit.tables.measures import HOST, LOWER, Measure, Measured, repeats, workers
+from labkit.tables.measures import Measured, repeats, workers
 from lessons.start.plan import LaunchCost
 from lessons.start.tables import half_spread, pairs
 
@@ -39,35 +39,11 @@ def _beside(column: str, way: str, other: str) -> Callable[[Run], Measured | Non
     return measured
 
 
-_LAUNCH: dict[str, Any] = {"plan": "launchcost", "better": LOWER, "depends_on": HOST}
-_GOAL: dict[str, Any] = _LAUNCH | {"unit": "×", "comparison": "≤", "on_card": False}
-_IN_SECONDS: dict[str, Any] = _GOAL | {"unit": "s"}
-
-MEASURES = (
-    Measure(name="start-up of workers, later launches", unit="s", measured=_seconds("startup_seconds"), **_LAUNCH),
-    Measure(name="time to the first row, later launches", unit="s", measured=_seconds("first_row_seconds"), **_LAUNCH),
-    Measure(
-        name="time of launch, divided by the bare torchrun command",
-        measured=_beside("seconds", "launch", "torchrun"),
-        goal=1.10,
-        **_GOAL,
-    ),
-    Measure(
-        name="time to a later launch's first row, divided by torchrun's",
-        measured=_beside("first_row_seconds", "launch", "torchrun"),
-        goal=0.25,
-        **_GOAL,
-    ),
-    Measure(
-        name="start-up of a first launch, 20 s after the set-up cell",
-        measured=_seconds("startup_seconds", "first"),
-        goal=1.5,
-        **_IN_SECONDS,
-    ),
-    Measure(
-        name="start-up of a 20-point sweep, divided by that of 20 launches",
-        measured=_beside("startup_seconds", "sweep", "launch"),
-        goal=0.10,
-        **_GOAL,
-    ),
-)
+FIGURES = {
+    "startup": _seconds("startup_seconds"),
+    "first_row": _seconds("first_row_seconds"),
+    "over_torchrun": _beside("seconds", "launch", "torchrun"),
+    "first_row_over_torchrun": _beside("first_row_seconds", "launch", "torchrun"),
+    "first_startup": _seconds("startup_seconds", "first"),
+    "sweep_over_launches": _beside("startup_seconds", "sweep", "launch"),
+}

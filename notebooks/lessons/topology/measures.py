@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
-from labkit.tables.measures import HIGHER, HOST, LOWER, Measure, Measured, datasheet, on_one, ratio, workers
+from labkit.tables.measures import Measured, datasheet, on_one, ratio, workers
 from lessons.topology.plan import Copies
 from lessons.topology.tables import copies
 
@@ -87,26 +87,13 @@ def _impossible(run: Run) -> Measured:
     return Measured(count, count, count, 1, workers(run))
 
 
-_RATE: dict[str, Any] = {"unit": "GB/s", "plan": "copies"}
-_GOAL: dict[str, Any] = {"plan": "copies", "on_card": False, "least_gpus": 2}
-
-MEASURES = (
-    *(
-        Measure(name=name, measured=measured, least_gpus=least_gpus, depends_on=HOST, **_RATE)
-        for name, measured, least_gpus in (
-            ("host → GPU, pinned, slowest GPU", partial(_host_link, direction="host_to_gpu"), 1),
-            ("GPU → host, pinned, slowest GPU", partial(_host_link, direction="gpu_to_host"), 1),
-            ("host → GPU, all links together", _all_host_links, 2),
-        )
-    ),
-    Measure(name="GPU → GPU, slowest pair", measured=partial(_pair, which="min"), **_RATE),
-    Measure(name="copy within a GPU, slowest GPU", measured=_within_a_gpu, least_gpus=1, **_RATE),
-    *(
-        Measure(name=name, unit=unit, measured=measured, better=better, comparison=comparison, goal=goal, **_GOAL)
-        for name, unit, measured, better, comparison, goal in (
-            ("rate of the fastest GPU pair, divided by the slowest", "×", _pairs_apart, LOWER, "≤", 1.05),
-            ("slowest GPU pair, share of its NVLinks' rate", "of limit", _share_of_links, HIGHER, "≥", 0.75),
-            ("copies that beat a datasheet", "copies", _impossible, LOWER, "=", 0),
-        )
-    ),
-)
+FIGURES = {
+    "host_to_gpu": partial(_host_link, direction="host_to_gpu"),
+    "gpu_to_host": partial(_host_link, direction="gpu_to_host"),
+    "all_host_links": _all_host_links,
+    "slowest_pair": partial(_pair, which="min"),
+    "within_a_gpu": _within_a_gpu,
+    "pairs_apart": _pairs_apart,
+    "share_of_links": _share_of_links,
+    "impossible": _impossible,
+}
