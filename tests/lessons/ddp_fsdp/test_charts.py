@@ -37,6 +37,7 @@ def test_ledger_chart(runs, names):
     figure = checked(ddp_fsdp.ledger_chart(*tables, guess=Prediction("?", "GiB", 4.0)))
     assert "your prediction" in labels(figure)
     assert ("recorded peak" in labels(figure)) == (names[-1] == "recorded")
+    assert figure.axes[-1].lines[0].get_xdata()[0] == 4.0
     assert not ddp_fsdp.ledger_chart(*tables, guess=Prediction("?", "GiB")).axes[-1].lines
 
 
