@@ -12,8 +12,6 @@ from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import optimizer_sharding
 
-GIB = 1024
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):

@@ -36,10 +36,6 @@ def runs(tmp_path_factory):
     }
 
 
-def labels(figure):
-    return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
-
-
 def pair(run):
     table = scaling.scaling(run)
     return table, scaling.laws(table)
