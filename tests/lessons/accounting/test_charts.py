@@ -49,7 +49,10 @@ def test_fit_chart(knobs):
 @pytest.mark.parametrize("mesh", [Mesh(), Mesh(8, 8), Mesh(2, 32), Mesh(4, 16)])
 @pytest.mark.parametrize("guess", [None, 5000])
 def test_batch_chart(mesh, guess):
-    checked(accounting.batch_chart(accounting.over_tokens(mesh), guess=guess))
+    table = accounting.over_tokens(mesh)
+    (ax,) = checked(accounting.batch_chart(table, guess=guess)).axes
+    marks = [line.get_xdata()[0] for line in ax.lines if line.get_marker() in ("o", "s")]
+    assert marks == [tokens for tokens in table.attrs["bounds"].values() if tokens < float("inf")]
 
 
 @pytest.mark.parametrize("devices", [8, 64, 256])
