@@ -167,7 +167,7 @@ def _repeats(knobs: dict, rate: float) -> list[dict]:
     ]
 
 
-def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: dict | None = None, pids=None) -> Run:
+def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: dict | None = None) -> Run:
     """Write a first launch: who is where, the parts of the start-up, and sums of which the first is slow."""
     plan = Hello(device=device, gpus=gpus, sums=20, size="full" if device == "cuda" else "small")
     right, name = sum(range(gpus)), "NVIDIA H200" if device == "cuda" else "CPU process"
@@ -185,7 +185,7 @@ def hello_run(folder, *, gpus=4, device="cuda", first=0.9, later=0.0004, sums: d
         for iteration in range(20):
             seconds = first if iteration == 0 else later * (1 + 0.1 * (iteration % 3))
             said = (sums or {}).get(rank, right)
-            who = {"pid": pids[rank] if pids else 4000 + rank, "device": name, "cores": 96, "sum_of_ranks": said}
+            who = {"pid": 4000 + rank, "device": name, "cores": 96, "sum_of_ranks": said}
             free = 138.6 if device == "cuda" else None
             rows.append(
                 (rank, {"point": 0, "seed": 0, "iteration": iteration, "seconds": seconds, "free_gib": free} | who)

@@ -1,12 +1,14 @@
-"""Rows of lab 06 → tables, on runs made by hand, whose figures are known."""
+"""Rows of lab 06 → tables: of runs made by hand, whose figures are known, and of the recorded ones."""
 
 import json
 
 import pytest
 from made_benchmarking import HOST_US, KERNELS, launches_run, profiles_run, steps_run, trial_run
 
+from labkit.engine.recordings import replay
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
+from labkit.tables.measures import measures_of
 from labkit.theory.transformer import NAMES
 from lessons import benchmarking as lab
 from lessons.benchmarking.tables import attention_parts, kernels
@@ -143,3 +145,31 @@ def test_a_run_shows_its_goals_and_a_miss_is_one(launches, profiles, folder, tmp
     assert list(caught["measured"]) == [1]
     assert [list(card["met"]) for card in (off, apart, caught)] == [[False]] * 3
     assert scorecard_of(steps_run(tmp_path / "s", device="cpu", size="small")).empty
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: replay(path) for name, path in lab.RECORDED.items()}
+
+
+def test_no_step_beats_the_gpu(recorded):
+    assert set(lab.steps(recorded["steps"])["verdict"]) == {"ok"}
+
+
+def test_the_launch_model_follows_a_host_whose_speed_changes(recorded):
+    table = lab.launches(recorded["launches"])
+    sizes = table[table["axis"] == "model"]
+    assert sizes["error"].abs().max() < 0.10 and sizes["launch_bound"].all()
+
+
+def test_an_operator_never_has_more_time_than_its_step(recorded):
+    """Watching host and GPU at once, the profiler gave AdamW 0.5 s in a step of 0.28 s."""
+    table = lab.roofline(recorded["profiles"]).set_index("operator")
+    busy_ms = lab.accounts(recorded["profiles"]).set_index(["model", "precision", "phase"])["busy_ms"]
+    assert table["total_us"].sum() / 1e3 == pytest.approx(busy_ms["2.7b", "autocast", "step"], rel=0.03)
+
+
+def test_recorded_runs_reach_every_goal(recorded):
+    cards = [scorecard_of(run).set_index("target")["met"] for run in recorded.values()]
+    met = {name: reached for card in cards for name, reached in card.items()}
+    assert met == {one.name: True for one in measures_of("benchmarking") if one.comparison}

@@ -3,8 +3,6 @@
 import pytest
 from made_collectives import GIB, MIB, made_ring, made_sweep, made_tests
 
-from labkit.engine.recordings import replay
-from labkit.tables.published import published
 from lessons import collectives
 
 
@@ -118,11 +116,6 @@ def test_beside_nccl_tests(tmp_path):
     assert "Here it gives no comparable part" in collectives.beside_nccl_tests(failed, slow).data
 
 
-def test_the_reports_start_up():
-    times = collectives.published_times(published("all_reduce"))
-    assert "1 000 times the bytes take 1.2× the time" in collectives.start_up(times).data
-
-
 def test_in_one_minute(tmp_path):
     here = {"sweep": made_sweep(tmp_path / "a", gpus=2), "growth": made_sweep(tmp_path / "b", counts=(2, 4))}
     flat = {"sweep": made_sweep(tmp_path / "c", gpus=2, device="cpu", lines=FLAT), "growth": here["sweep"]}
@@ -142,5 +135,3 @@ def test_in_one_minute(tmp_path):
     told = collectives.in_one_minute(odd, odd).data
     assert "noise is larger than what the size adds" in told and "the first call was not longer" in told
     assert "not visible; 2 to 4 ranks" in told
-    recorded = {name: replay(path) for name, path in collectives.RECORDED.items()}
-    assert "first call 650 ms" in collectives.in_one_minute(recorded, recorded).data

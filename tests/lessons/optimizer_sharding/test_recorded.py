@@ -1,7 +1,6 @@
 """The recorded runs of lab 11: the ledger explains the peaks, and ours is right, even and what it says it is."""
 
 import pytest
-from figures import checked
 
 from labkit.engine.recordings import replay
 from lessons import optimizer_sharding
@@ -51,11 +50,3 @@ def test_no_time_beats_physics(runs):
     table = optimizer_sharding.steps(runs["steps"])
     assert (table["local_ms"] > 0.98 * table["least_local_ms"]).all(), table
     assert (table["update_ms"] > 0.98 * table["least_sent_ms"]).all(), table
-
-
-def test_the_charts_draw(runs, monkeypatch):
-    import figures
-
-    monkeypatch.setattr(figures, "UNITS", (*figures.UNITS, "GiB", "MiB"))
-    checked(optimizer_sharding.memory_chart(optimizer_sharding.memory(runs["memory"])))
-    checked(optimizer_sharding.steps_chart(optimizer_sharding.steps(runs["steps"])))

@@ -1,4 +1,4 @@
-"""The recorded pipeline: its tables reproduce what the lesson says, its charts draw, and its targets are met."""
+"""The recorded pipeline: its tables agree with theory, its targets are met, and it is drawn beside a small run."""
 
 import time
 
@@ -20,27 +20,14 @@ def runs():
     return {name: replay(path) for name, path in pipeline.RECORDED.items()}
 
 
-def test_throughput_is_near_linear_in_a_stream_and_bounded_when_fenced(runs):
-    table = pipeline.speedups(pipeline.throughput(runs["gpus"])).set_index(["mode", "ranks"])
-    assert table.loc[("streaming", 4), "speedup"] > 1.85
-    assert table.loc[("fenced", 4), "speedup"] < 1.43
+def test_no_mode_is_above_its_limit(runs):
+    table = pipeline.speedups(pipeline.throughput(runs["gpus"]))
     assert (table["share_of_limit"] <= 1.01).all()
-
-
-def test_micro_batches_have_an_optimum_in_training_alone(runs):
-    rates = pipeline.throughput(runs["microbatches"]).pivot_table(
-        index="micro_batches", columns="mode", values="samples_per_s"
-    )
-    assert rates["training"].idxmax() > 4
-    assert rates["training"].idxmax() < 64
-    assert rates["streaming"].loc[[4, 8, 16, 32, 64]].is_monotonic_decreasing
 
 
 def test_precisions_stay_below_the_datasheet(runs):
     table = pipeline.precisions(runs["precisions"])
     assert (table["verdict"] == "ok").all()
-    shares = table[table["mode"] == "streaming"].set_index("precision")["share_of_limit"]
-    assert shares["float32"] > shares["tf32"] > shares["bfloat16"]
     too_fast = table.assign(tflops_per_gpu=2 * table["peak_tflops"])
     assert (against_limit(too_fast, "tflops_per_gpu", "peak_tflops")["verdict"] == "impossible").all()
 
@@ -57,24 +44,10 @@ def test_predictions_and_forecasts(runs):
 
 def test_the_queue_explains_interleaved_and_nothing_is_fitted(runs):
     table = pipeline.predictions(runs["schedules"]).set_index("schedule")
-    off = 100 * (table["bubble_simulated"] - table["bubble_measured"])
-    assert off["interleaved"] == pytest.approx(0.5, abs=0.1)
-    assert off.abs().max() < 3
-    assert 100 * (table["bubble_transfers"] - table["bubble_measured"])["interleaved"] < -17
-    ways = pipeline.queues(runs["schedules"]).set_index("way")["bubble"]
-    assert ways["one queue per pair of ranks"] == pytest.approx(0.140, abs=0.002)
-    assert "The queue explains" in pipeline.receives_matter(pipeline.queues(runs["schedules"])).data
+    assert 100 * (table["bubble_simulated"] - table["bubble_measured"]).abs().max() < 3
 
 
-def test_a_formula_for_equal_stages_takes_an_inner_stage(runs):
-    """Stage 0 has no input gradient: with its W, which is its whole backward, ZB-H1's formula gave 6.6 %."""
-    table = pipeline.predictions(runs["schedules"]).set_index("schedule")
-    assert 0.11 < table.loc["zero_bubble", "bubble_formula"] < 0.125
-
-
-def test_memory_and_balance(runs):
-    memory = pipeline.memory(runs["gpus"]).groupby(["mode", "ranks"])["peak_mib"].max()
-    assert memory["training"].is_monotonic_decreasing
+def test_an_uneven_split_is_out_of_balance(runs):
     balance_of_ranks = balance(runs["splits"]).set_index(["split", "mode"])
     assert (
         balance_of_ranks.loc[("6-2-2-2", "training"), "stage_time_cv"]
@@ -82,29 +55,9 @@ def test_memory_and_balance(runs):
     )
 
 
-def test_a_modes_limit_is_its_first_rate_times_what_the_ranks_allow(runs):
-    rates = pipeline.speedups(pipeline.throughput(runs["gpus"]))
-    (ax,) = pipeline.gpus_chart(rates, rates, published("pipeline_gpus")).axes
-    dashed = [line.get_ydata() for line in ax.lines if line.get_linestyle() == "--" and len(line.get_xdata())]
-    for limit, (_, line) in zip(dashed, rates.groupby("mode", sort=False), strict=True):
-        assert limit == pytest.approx(line["samples_per_s"].iloc[0] * line["limit"])
-
-
-def test_the_best_count_is_ringed_and_peaks_are_in_gib(runs):
-    counts = pipeline.throughput(runs["microbatches"])
-    (ax,) = pipeline.micro_batch_curve(counts, counts).axes
-    marked = {tuple(marks.get_offsets()[0]) for marks in ax.collections if len(marks.get_offsets()) == 1}
-    best = counts.loc[counts.groupby("mode", sort=False)["samples_per_s"].idxmax()]
-    assert {*best[["micro_batches", "samples_per_s"]].itertuples(index=False, name=None)} <= marked
-    peaks = pipeline.memory(runs["gpus"])
-    (ax,) = pipeline.memory_chart(peaks, peaks).axes
-    assert max(bar.get_height() for bar in ax.patches) == pytest.approx(peaks["peak_mib"].max() / 2**10)
-
-
 def test_charts(runs, small):
     rates = pipeline.speedups(pipeline.throughput(runs["gpus"]))
     drawn(pipeline.gpus_chart(small(rates), rates, published("pipeline_gpus"), guess=1500.0), 2)
-    drawn(pipeline.gpus_chart(rates, rates, published("pipeline_gpus")), 1)
     counts = pipeline.throughput(runs["microbatches"])
     drawn(pipeline.micro_batch_curve(small(counts), counts), 2)
     table = pipeline.predictions(runs["schedules"])
@@ -113,10 +66,7 @@ def test_charts(runs, small):
     peaks = pipeline.memory(runs["gpus"])
     drawn(pipeline.memory_chart(small(peaks), peaks), 2)
     drawn(pipeline.memory_chart(small(peaks.iloc[:0]), peaks), 1)
-    ways = (pipeline.BEFORE_USE, pipeline.ONE_QUEUE)
-    drawn(pipeline.timelines_chart(*pipeline.gantt(runs["schedules"], *ways, schedule="interleaved")), 3)
     drawn(pipeline.timelines_chart(*pipeline.gantt(runs["gpus"], mode="streaming", ranks=4)), 2)
-    drawn(pipeline.timelines_chart(*(pipeline.ideal(name, chunks=3) for name in ("gpipe", "zero_bubble"))), 2)
 
 
 @pytest.fixture

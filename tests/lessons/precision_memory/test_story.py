@@ -147,9 +147,3 @@ def test_leanest():
     said = precision_memory.leanest(levers(plain=1.0, a=0.5, b=1.0), levers(plain=1.0, a=0.4, b=1.0)).data
     assert "leanest is *a***: 50 % of the plain peak here, 40 % recorded. Alone, *b* leave" in said
     assert "did not run" in precision_memory.leanest(levers(a=NAN), levers(plain=1.0)).data
-
-
-def test_one_minute_shows_both(recorded):
-    lines = precision_memory.in_one_minute(recorded, recorded).data.splitlines()
-    assert lines[0] == "| rule | here | recorded |" and len(lines) == 7
-    assert "ends at 4, a float32 sum at 10 |" in lines[2]

@@ -13,7 +13,6 @@ from lessons import sharding
 
 H200 = spec("NVIDIA H200")
 FLOP = 5_210_411_520  # a token of GPT-2 Large: 6 · 774 030 080 + 12 · 36 · 1280 · 1024
-NO_MEMORY = {"status": "out of memory"}
 
 
 @pytest.fixture(scope="module")
