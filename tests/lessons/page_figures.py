@@ -32,7 +32,7 @@ SHOWN_IN_FULL = 12
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d\u202f ]*(?:\.\d+)?")
 NBVAL = "nbval-check-output"  # the output is stored in the notebook, and nbval compares it
 OF_THIS_MACHINE = re.compile(
-    r"\bhere\b\.|against_limit|conditions|nodes_|predictions_chart|explore|diagnose|%%answer|check\("
+    r"\bhere\b[.(]|against_limit|conditions|nodes_|predictions_chart|explore|diagnose|%%answer|check\("
 )
 
 
