@@ -119,6 +119,16 @@ def _pages_hold_what_ran(report):
     assert "0%|" not in figure
 
 
+def test_a_bar_of_a_notebook_that_was_cut_off_is_no_control(folder):
+    _, report = run(folder, "02")
+    executed = report / "notebooks" / "02_figure.ipynb"
+    notebook = nbformat.read(executed, as_version=4)
+    assert notebook.metadata.pop("widgets"), "an interrupt comes before they are stored"
+    nbformat.write(notebook, executed)
+    run(folder, "02", "--report-only")
+    assert (report / "02_figure.html").read_text().count("open the notebook in JupyterLab") == 1
+
+
 # Red, green, blue of the page's ground, and of the letters of a cell's code and of its output.
 COLOURS = """() => [getComputedStyle(document.body).backgroundColor,
   ...[...document.querySelectorAll('.highlight, .jp-RenderedText pre')].map(one => getComputedStyle(one).color)]

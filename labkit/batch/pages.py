@@ -76,7 +76,6 @@ _LOG = logging.getLogger("labkit.batch.nbconvert")
 _LOG.setLevel(logging.ERROR)  # it warns of every chart that it lacks an alternative text
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-_STATE = "application/vnd.jupyter.widget-state+json"
 _ERROR_MARKER = "papermill-error-cell-tag"
 _WIDGET_NOTE = '<p class="report-widget">A control: open the notebook in JupyterLab to move it.</p>'
 _SHOWN = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/latex", "text/plain"]
@@ -146,22 +145,21 @@ def _still(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Drops what is over, progress bars and papermill's notice on top, and puts a line where a control stood."""
     if notebook.cells and _ERROR_MARKER in notebook.cells[0].metadata.get("tags", []):
         del notebook.cells[0]  # papermill's notice on top: the page has its own
-    models = notebook.metadata.pop("widgets", {}).get(_STATE, {}).get("state", {})
+    notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [kept for output in cell.outputs if (kept := _plain(output, models)) is not None]
+            cell.outputs = [shown for output in cell.outputs if (shown := _without_widget(output)) is not None]
     return notebook
 
 
-def _plain(output: nbformat.NotebookNode, models: dict) -> nbformat.NotebookNode | None:
-    view = output.get("data", {}).get(_WIDGET)
-    if view is None:
+def _without_widget(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
+    """Return what a page shows of an output: of a control a line, of a bar of progress nothing."""
+    data = output.get("data", {})
+    if _WIDGET not in data:
         return output
-    model = models.get(view.get("model_id"), {}).get("state", {})
-    children = [str(child).removeprefix("IPY_MODEL_") for child in model.get("children", [])]
-    if any("Progress" in models.get(child, {}).get("model_name", "") for child in children):
-        return None
-    return nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE})
+    text = data.get("text/plain", "")
+    is_bar = not text or "%|" in text  # tqdm's; the widgets' own models are not there where a run was cut off
+    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE})
 
 
 class _Loads(HTMLParser):
