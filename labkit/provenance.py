@@ -50,7 +50,7 @@ def of_source(table: pd.DataFrame, source: str, *, small: bool = False, **facts:
     return table
 
 
-def like(table: pd.DataFrame, *others: pd.DataFrame, **facts: Any) -> pd.DataFrame:
+def made_from(table: pd.DataFrame, *others: pd.DataFrame, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as made from `others`: the first one's facts, the sources of all, and `facts`."""
     table.attrs = {**others[0].attrs, "source": sources(*others), **facts}
     return table
@@ -60,7 +60,7 @@ def fact(table: pd.DataFrame, name: str) -> Any:
     """Return a fact of the table. Raises ProvenanceLost where the table does not carry it."""
     if name not in table.attrs:
         kept = ", ".join(table.attrs) or "none"
-        how = "mark it with of_run(table, run), and after a merge with like(table, …)"
+        how = "mark it with of_run(table, run), and after a merge with made_from(table, …)"
         raise ProvenanceLost(f"this table carries no {name!r} (it carries: {kept}): {how}")
     return table.attrs[name]
 

@@ -41,7 +41,7 @@ def nodes_wanted(nodes: int | None = None) -> int | None:
     return wanted if wanted and wanted > 1 else None
 
 
-def visible_gpus() -> int:
+def gpus_of_a_node() -> int:
     """Return how many GPUs a node shows: this one, or one of a job that is still to be submitted."""
     cluster = os.environ.get("LABKIT_CLUSTER", "slurm")
     if cluster == "namespaces":
@@ -53,7 +53,7 @@ def visible_gpus() -> int:
 
 def allowed_gpus() -> int:
     """Return how many GPUs of a node one launch may use: those that are visible, at most LABKIT_MAX_GPUS."""
-    visible = visible_gpus()
+    visible = gpus_of_a_node()
     return min(visible, limit_from_environment("LABKIT_MAX_GPUS") or visible)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
-from labkit.engine.launch_settings import allowed_gpus, visible_gpus
+from labkit.engine.launch_settings import allowed_gpus, gpus_of_a_node
 from labkit.repository import PLAN_MODULES
 
 MOST_CPU_PROCESSES = 8  # stand in for GPUs where there are none; more on a laptop measure only its scheduler
@@ -84,7 +84,7 @@ class Plan:
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "gpus", self.gpus or (allowed_gpus() if self.on_gpus() else 2))
-        if device == "cuda" and self.gpus > (shown := visible_gpus()):
+        if device == "cuda" and self.gpus > (shown := gpus_of_a_node()):
             raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {shown} GPU(s), so 1 to {shown}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
             few = f"{len(here.gpus)} GPU(s), and this plan needs {self.least}" if here.has_gpus else "no GPU"

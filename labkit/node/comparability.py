@@ -12,7 +12,7 @@ from .conditions import Conditions, GpuState, Snapshot
 HOST_RATIO = 1.5  # hosts of one GPU model: 7.3 to 10.5 µs per enqueued addition, which is 1.44 ×, is their usual spread
 THROTTLED_PERCENT = 10.0  # of the looks at busy GPUs: less is the start of a burst, before the clock has settled
 CORES_PER_RANK = 2.0  # one for the rank's own thread, one for those of backward and NCCL; more change little
-MEASURED = frozenset({"python_call_ns", "enqueue_us"})  # a run that has one of them was measured
+MEASURED_HOST = frozenset({"python_call_ns", "enqueue_us"})  # a run that has one of them was measured
 COUNTED = {"power_throttled_s": "power cap", "heat_throttled_s": "temperature"}
 LEAST_LOOKS = 10  # at busy GPUs: fewer tell no share
 BUSY_PERCENT = 50.0  # utilisation from which a GPU's clock is the clock of its work
@@ -84,7 +84,7 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, .
             Difference("the number of usable cores", f"{a['cores']:g}", f"{b['cores']:g}", host_only=True)
         )
     quotas = [conditions.get("cgroup_quota_cores") for conditions in (a, b)]
-    if quotas[0] != quotas[1] and {*a} & {*b} & MEASURED:
+    if quotas[0] != quotas[1] and {*a} & {*b} & MEASURED_HOST:
         quota_texts = ["none" if quota is None else f"{quota:g} cores" for quota in quotas]
         differences.append(Difference("the CPU quota", quota_texts[0], quota_texts[1], host_only=True))
     host = "enqueue_us" if {"enqueue_us"} <= {*a} & {*b} else "python_call_ns"

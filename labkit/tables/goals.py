@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.node.comparability import MEASURED, differing
+from labkit.node.comparability import MEASURED_HOST, differing
 from labkit.provenance import of_source
 from labkit.tables.measures import CODE, HOST, Measure, Measured, measures_of
 
@@ -105,4 +105,4 @@ def comparable(
     differences = [difference for difference in differing(a, b) if depends_on == HOST or not difference.host_only]
     if differences:
         return "; ".join(difference.sentence("this run", first) for difference in differences)
-    return COMPARABLE if all({*conditions} & MEASURED for conditions in (a, b)) else NOT_KNOWN
+    return COMPARABLE if all({*conditions} & MEASURED_HOST for conditions in (a, b)) else NOT_KNOWN

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.provenance import like, of_run
+from labkit.provenance import made_from, of_run
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -98,7 +98,9 @@ def segments(run: Run, **setting: Any) -> pd.DataFrame:
     """
     table = _of_one(run, "segment", SEGMENT, setting)
     reserved = table["segment_mib"].sum()
-    return like(table, table, unused_share=1 - table["allocated_mib"].sum() / reserved if reserved else float("nan"))
+    return made_from(
+        table, table, unused_share=1 - table["allocated_mib"].sum() / reserved if reserved else float("nan")
+    )
 
 
 def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:

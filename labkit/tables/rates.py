@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.node.limits import against_limit, spec
-from labkit.provenance import like, of_run
+from labkit.provenance import made_from, of_run
 from labkit.theory.gpt import flop_per_token, gpt
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def differences(table: pd.DataFrame, to: str = "ddp", by: tuple[str, ...] = ("ba
         )
     columns = ["strategy", *by, "count", "percent", "spread_percent", "resolved"]
     result = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-    return like(result, table, to=to)
+    return made_from(result, table, to=to)
 
 
 def ladder(run: Run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:

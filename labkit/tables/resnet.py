@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from labkit.provenance import like
+from labkit.provenance import made_from
 from labkit.theory import resnet as shapes
 from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import TRAINING
@@ -37,4 +37,6 @@ def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
     table["step_us"] = 1e6 * table["communication_seconds"] / table["steps"]
     product = table["product_mb"]
     spread = product.max() / product.min() - 1
-    return like(table.reset_index(drop=True), resnet, small=False, product_mb=product.median(), product_spread=spread)
+    return made_from(
+        table.reset_index(drop=True), resnet, small=False, product_mb=product.median(), product_spread=spread
+    )

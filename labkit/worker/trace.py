@@ -15,7 +15,7 @@ from labkit.theory.kernels import collective, family, short_name
 
 LISTED = 25  # kernels with a row of their own, most time first; the rest is one row
 GAP_US, MOST_SPANS = 20.0, 400  # in the drawing
-MEASURED = "the steps that count"
+TIMED_STEPS = "the steps that count"
 
 
 def traced(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
@@ -39,13 +39,13 @@ def traced(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
         worker.synchronize()
         prof.step()
         worker.barrier()  # profilers do not start at the same time
-        with record_function(MEASURED):
+        with record_function(TIMED_STEPS):
             for _ in range(steps):
                 step()
             worker.synchronize()
     profiler: Any = prof.profiler
     profiler_events, zero_us = list(prof.events() or []), profiler.kineto_results.trace_start_ns() / 1e3
-    begin = min((event.time_range.start for event in profiler_events if event.name == MEASURED), default=0.0)
+    begin = min((event.time_range.start for event in profiler_events if event.name == TIMED_STEPS), default=0.0)
     events = device_events(profiler_events) if on_gpu else host_events(profiler_events)
     events = [event for event in events if event.time_range.start >= begin]
     account(worker, events, steps)

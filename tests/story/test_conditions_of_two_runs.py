@@ -10,7 +10,7 @@ from labkit import replay
 from labkit.charts import canvas
 from labkit.engine.run import Run
 from labkit.node.conditions import Conditions, HostState, RankState, Snapshot
-from labkit.provenance import fact, like, sources
+from labkit.provenance import fact, made_from, sources
 
 RECORDED = "h200x4/start/hello"
 
@@ -44,7 +44,7 @@ def test_a_footer_names_what_differs(run_under):
     footer = sources(ours, theirs)
     assert "differs: torch 2.11.0 | 2.13.0" in footer
     assert "differs: the slowest rank's time to enqueue a kernel 14.2 µs | 7.3 µs" in footer
-    assert fact(like(pd.DataFrame(), ours, theirs), "source") == footer, "a table made of both says so, too"
+    assert fact(made_from(pd.DataFrame(), ours, theirs), "source") == footer, "a table made of both says so, too"
     figure, _ = canvas.canvas()
     drawn = canvas.finish(figure, footer)
     assert "differs: torch" in drawn.get_supxlabel()

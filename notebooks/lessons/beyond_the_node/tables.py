@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from labkit.provenance import like, of_run, of_source
+from labkit.provenance import made_from, of_run, of_source
 from labkit.theory.alpha_beta import GB, fit
 from labkit.theory.shapes import elements
 from lessons.beyond_the_node.theory import (
@@ -377,4 +377,4 @@ def published_scaling(published: pd.DataFrame) -> pd.DataFrame:
     table["least_gbit_per_s"] = [link.least_gbit_per_s for link in needed]
     table["unhidden_gbit_per_s"] = [link.unhidden_gbit_per_s for link in needed]
     table["unhidden_gbit_per_s"] = table["unhidden_gbit_per_s"].replace(math.inf, math.nan)
-    return like(table[table["nodes"] > 1].reset_index(drop=True), published)
+    return made_from(table[table["nodes"] > 1].reset_index(drop=True), published)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node.limits import Spec, against_limit, spec
-from labkit.provenance import fact, like, of_run, of_source, sources
+from labkit.provenance import fact, made_from, of_run, of_source, sources
 from labkit.tables.published import report_names
 from labkit.theory import intervals
 from lessons.broadcast.plan import CHUNKED, METHODS, SHARED, WHOLE, Sweep
@@ -67,7 +67,7 @@ def best(table: pd.DataFrame, *, links: bool = False) -> pd.DataFrame:
     """Return the fastest chunk count of each method and memory: one row per pair; `links` only where that is asked."""
     right = table[(table["status"] == "ok") & (links | (table["method"] != "links"))]
     fastest = right.groupby(["method", "memory"], sort=False)["seconds"].idxmin()
-    return like(right.loc[fastest].reset_index(drop=True), table)
+    return made_from(right.loc[fastest].reset_index(drop=True), table)
 
 
 def ablation(table: pd.DataFrame) -> pd.DataFrame:
@@ -85,7 +85,7 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
             "path_gain": wide["pinned"].get("direct", float("nan")) / wide["pinned"],
         }
     ).reset_index()
-    return like(result, table)
+    return made_from(result, table)
 
 
 def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
@@ -104,7 +104,7 @@ def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
         [(order, *gains, gains[0] * gains[1]) for order, gains in orders.items()],
         columns=["order", "pinning", "path", "together"],
     )
-    return like(table.dropna(), ablation_table)
+    return made_from(table.dropna(), ablation_table)
 
 
 def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:
     chosen = table["method"].isin(CHUNKED) & (table["memory"] == memory) & table["seconds"].notna()
     rows = table[chosen].reset_index(drop=True)
     fastest = rows.groupby("method")["seconds"].transform("min")
-    return like(rows.assign(above_best=rows["seconds"] / fastest - 1), table)
+    return made_from(rows.assign(above_best=rows["seconds"] / fastest - 1), table)
 
 
 def timeline(run: Run, method: str, chunks: int | None = None, memory: str | None = None) -> pd.DataFrame:

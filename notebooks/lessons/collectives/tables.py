@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node import limits
-from labkit.provenance import like, of_run
+from labkit.provenance import made_from, of_run
 from labkit.tables.rates import statuses
 from labkit.theory.alpha_beta import fit
 from lessons.collectives import theory as ring
@@ -112,7 +112,7 @@ def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
     table["limit"] = [limit if backend == "nccl" else math.nan for backend in table["backend"]]
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(moved, table["limit"])
     table = limits.against_limit(table, "bus_gb_per_s", "limit", low=0.1).reset_index(drop=True)
-    return like(table, all_reduce, small=False)
+    return made_from(table, all_reduce, small=False)
 
 
 def published_fits(times: pd.DataFrame) -> pd.DataFrame:
@@ -124,7 +124,7 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
         clock="",
         status="ok",
     )
-    return like(_fits(named).drop(columns="clock"), times)
+    return made_from(_fits(named).drop(columns="clock"), times)
 
 
 def _limit(gpu: limits.Spec | None, row) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.provenance import like, of_run, of_source, sources
+from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables import ledgers
 from labkit.tables.ledgers import BY, ERRORS, MIB, ROUNDING
 from labkit.tables.ledgers import sent as sent
@@ -108,7 +108,7 @@ def zero(*runs: Run) -> pd.DataFrame:
     of other plans, only the strategies that ZeRO is compared with are taken.
     """
     tables = [of_run(_zero_rows(run), run) for run in runs]
-    return like(pd.concat(tables, ignore_index=True), *tables)
+    return made_from(pd.concat(tables, ignore_index=True), *tables)
 
 
 def _zero_rows(run: Run) -> pd.DataFrame:
@@ -162,7 +162,7 @@ def printed_runs() -> pd.DataFrame:
     first = dict.fromkeys(["samples_per_second", "samples_per_second_std", "step_seconds"], "first")
     by = ["report", "strategy", "global_batch"]
     table = rows.groupby(by, sort=False, as_index=False).agg({"peak_bytes": "max"} | first)
-    return like(table.assign(name=table["report"].map(report_names())), printed)
+    return made_from(table.assign(name=table["report"].map(report_names())), printed)
 
 
 def printed_per_sample() -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.node import limits
-from labkit.provenance import like, of_run, of_source, sources
+from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.theory.transformer import SIZES, activations, transformer
 from lessons.optimizer_sharding.theory import (
     ITEMS,
@@ -110,7 +110,7 @@ def saving(table: pd.DataFrame) -> pd.DataFrame:
             if way != "unsharded"
         ]
     columns = ["kernel", "way", "states", "temporary", "predicted", "measured", "peak"]
-    return like(pd.DataFrame(rows, columns=columns), table)
+    return made_from(pd.DataFrame(rows, columns=columns), table)
 
 
 def sent(run: Run) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from labkit.provenance import fact, like, of_source
+from labkit.provenance import fact, made_from, of_source
 from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import SAID
 from lessons.scaling.theory import GUESSING, fit_serial
@@ -81,7 +81,7 @@ def scaling(run: Run, loader: str = "device") -> pd.DataFrame:
     both = both.sort_values(["law", "fixed", "ranks"], kind="stable", ignore_index=True)
     columns = ["law", "fixed", "ranks", "gpu_batch", "steps", "seconds", "count", "images_per_s"]
     columns += ["speedup", "spread_speedup", "efficiency", "spread_efficiency"]
-    return like(both[columns], table, loader=loader)
+    return made_from(both[columns], table, loader=loader)
 
 
 def laws(table: pd.DataFrame) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def laws(table: pd.DataFrame) -> pd.DataFrame:
         if measured["ranks"].max() > 1:
             serial = fit_serial(LAWS[str(law)], measured["ranks"], measured["speedup"], measured["spread_speedup"])
             rows.append((law, fixed, serial.share, serial.least, serial.most))
-    return like(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
+    return made_from(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
 
 
 BY = ["ranks", "gpu_batch"]
@@ -158,7 +158,7 @@ def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     result["line_ms"] = result["calls"] * alpha_us / 1e3 + moved / beta / GB * 1e3
     result["line_bus_gb_per_s"] = moved / result["line_ms"] * 1e3 / GB
     result["over_line"] = result["alone_ms"] / result["line_ms"]
-    return like(result, table, lines)
+    return made_from(result, table, lines)
 
 
 def data_parallel(run: Run) -> pd.DataFrame:
@@ -257,7 +257,7 @@ def published_speedups(speedups: pd.DataFrame) -> pd.DataFrame:
     table["true_speedup"] = table["batch_per_gpu"].map(alone) / table["epoch_seconds"]
     table["efficiency"] = table["true_speedup"] / table["gpus"]
     table["previous_batch"] = table.groupby("gpus")["epoch_seconds"].shift() / table["epoch_seconds"]
-    return like(table, speedups, small=False)
+    return made_from(table, speedups, small=False)
 
 
 def published_shares(parts: pd.DataFrame, speedups: pd.DataFrame) -> pd.DataFrame:
@@ -269,4 +269,4 @@ def published_shares(parts: pd.DataFrame, speedups: pd.DataFrame) -> pd.DataFram
     table = parts.merge(speedups[[*keys, "epoch_seconds"]], on=keys, how="left")
     explained = table["compute_seconds"] + table["communication_seconds"]
     table["unexplained_share"] = 1 - explained / table["epoch_seconds"]
-    return like(table, parts, speedups, small=False)
+    return made_from(table, parts, speedups, small=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from labkit.provenance import fact, like, of_run
+from labkit.provenance import fact, made_from, of_run
 from labkit.tables import ledgers
 from labkit.tables.alpha_beta import fits as fits
 from labkit.tables.alpha_beta import links as links
@@ -305,7 +305,7 @@ def projection(
     table = of_run(
         pd.DataFrame(rows, columns=_Row._fields), strategies_run, **machine, micro_batch=int(base["micro_batch"])
     )
-    return like(table, table, lines)
+    return made_from(table, table, lines)
 
 
 def _steps(run: Run, load: str, micro_batch: int | None) -> pd.DataFrame:

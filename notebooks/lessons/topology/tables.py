@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node.limits import against_limit, spec
-from labkit.provenance import like, of_run
+from labkit.provenance import made_from, of_run
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -98,7 +98,7 @@ def host_rates(table: pd.DataFrame) -> pd.DataFrame:
     }
     made = pd.DataFrame(rates).reset_index()
     made["share_kept"] = made["each_gb_per_s"] / made["alone_gb_per_s"]
-    return like(made, table)
+    return made_from(made, table)
 
 
 def far_losses(table: pd.DataFrame) -> pd.Series:
@@ -111,4 +111,4 @@ def far_losses(table: pd.DataFrame) -> pd.Series:
 
 def alone(table: pd.DataFrame) -> pd.DataFrame:
     """Return the `copies` that nothing else disturbs: not those that all GPUs make simultaneously."""
-    return like(table[~table["together"].eq(True)], table)
+    return made_from(table[~table["together"].eq(True)], table)

@@ -8,7 +8,7 @@ from lessons import accounting, sharding
 from lessons.accounting.theory import MODELS, Mesh, Model
 
 
-def like(table, **columns):
+def made_from(table, **columns):
     """Give a table with columns or facts replaced."""
     facts = {name: columns.pop(name) for name in list(columns) if name in table.attrs}
     made = table.assign(**columns)
@@ -29,8 +29,8 @@ def test_what_a_label_means_is_the_drivers_word():
         return accounting.what_a_label_means(labels, drivers).data
 
     assert "between 41 and 44 devices" in said(drivers) and "nearly a GiB" in said(drivers)
-    assert "10⁹ bytes, as it says" in said(like(drivers, driver_gib=131.3, over_label=1.0))
-    assert "neither" in said(like(drivers, driver_gib=drivers["label_gb"] * 1.2, over_label=1.29))
+    assert "10⁹ bytes, as it says" in said(made_from(drivers, driver_gib=131.3, over_label=1.0))
+    assert "neither" in said(made_from(drivers, driver_gib=drivers["label_gb"] * 1.2, over_label=1.29))
     assert "label's GB" not in said(accounting.drivers(CPU))
     assert "no difference" in said(drivers, accounting.labels(Model(64, 256, 2)))
 
@@ -44,7 +44,7 @@ def test_which_strategy_is_needed():
     table = accounting.fit()
     assert "Only ZeRO-3 fits 405 B and XXL" in accounting.needed_strategy(table).data
     assert "hardly help" in accounting.needed_strategy(table).data
-    few = like(table, fewest=table["fewest"].clip(upper=20))
+    few = made_from(table, fewest=table["fewest"].clip(upper=20))
     assert "hardly help" not in accounting.needed_strategy(few).data
     small = accounting.fit(models={"small": MODELS["small"]})
     assert "No model here needs ZeRO-3" in accounting.needed_strategy(small).data
@@ -58,7 +58,7 @@ def test_a_bound_is_a_least_batch():
         "20 444 tokens sent at once and 25 302 tokens sent in turn: a least"
         in accounting.least_batch(bounds, times).data
     )
-    turned = like(times, fsdp_ms=times["tokens"] ** 2)
+    turned = made_from(times, fsdp_ms=times["tokens"] ** 2)
     assert "a largest batch" in accounting.least_batch(bounds, turned).data
     never = Mesh(2, 32)
     assert "No batch" in accounting.least_batch(accounting.bounds(never), accounting.over_tokens(never)).data
@@ -70,7 +70,7 @@ def test_splits():
         "**8 tensor shards" in accounting.best_split(splits).data and "From 32 on" in accounting.best_split(splits).data
     )
     assert "no batch" not in accounting.best_split(accounting.splits(8)).data
-    assert "No split" in accounting.best_split(like(splits, in_turn=float("nan"))).data
+    assert "No split" in accounting.best_split(made_from(splits, in_turn=float("nan"))).data
 
 
 def test_knobs():
@@ -78,7 +78,7 @@ def test_knobs():
     said = accounting.turned_knobs(knobs).data
     assert "lowers it: links twice as fast or all travels in 8 bits, 0.45×" in said
     assert "raises it: compute twice as fast, 2.6×" in said
-    same = accounting.turned_knobs(like(knobs, times=1.0)).data
+    same = accounting.turned_knobs(made_from(knobs, times=1.0)).data
     assert "Nothing lowers" in same and "Nothing raises" in same
 
 
@@ -90,10 +90,10 @@ def trained():
 def test_a_bound_is_enough_or_not(trained):
     assert "not sufficient: 2 of 4" in accounting.bound_enough(trained).data
     assert "something in none of them takes time" in accounting.bound_enough(trained).data
-    slow = like(trained, efficiency=0.7, added=0.71, spread=0.0)
+    slow = made_from(trained, efficiency=0.7, added=0.71, spread=0.0)
     assert "parts add up to that" in accounting.bound_enough(slow).data
-    noisy = like(trained, efficiency=0.7, added=0.8, spread=0.2)
+    noisy = made_from(trained, efficiency=0.7, added=0.8, spread=0.2)
     assert "none of the parts" not in accounting.bound_enough(noisy).data
-    assert "bound was enough" in accounting.bound_enough(like(trained, efficiency=0.97)).data
-    assert "below the bound" in accounting.bound_enough(like(trained, bound_tokens=1e9)).data
-    assert "No datasheet" in accounting.bound_enough(like(trained, bound_tokens=float("nan"))).data
+    assert "bound was enough" in accounting.bound_enough(made_from(trained, efficiency=0.97)).data
+    assert "below the bound" in accounting.bound_enough(made_from(trained, bound_tokens=1e9)).data
+    assert "No datasheet" in accounting.bound_enough(made_from(trained, bound_tokens=float("nan"))).data

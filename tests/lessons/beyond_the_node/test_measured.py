@@ -8,7 +8,7 @@ import pytest
 from figures import checked
 
 from labkit.engine.errors import PlanError
-from labkit.provenance import like
+from labkit.provenance import made_from
 from labkit.tables.goals import scorecard_of
 from lessons import beyond_the_node as lab
 
@@ -111,7 +111,9 @@ def test_which_knob(steps, folder):
     assert "**At 100 Mbit/s accumulation takes the efficiency from 14 % to 40 %.** No bucket size" in said
     noisy = lab.strategies(made.strategies_run(folder / "noisy steps", factors=(0.3, 1.0, 3.0)))
     assert "by no more than noise" in lab.which_knob(noisy, noisy).data
-    worse = like(table.assign(step_ms=table["step_ms"].where(table["bucket_mb"] != 0.1, 9 * table["step_ms"])), table)
+    worse = made_from(
+        table.assign(step_ms=table["step_ms"].where(table["bucket_mb"] != 0.1, 9 * table["step_ms"])), table
+    )
     assert lab.which_knob(worse, worse).data.endswith("The size of buckets matters, too.")
     assert "matters, too; in the recorded run no size is clearly faster" in lab.which_knob(worse, table).data
     assert "No bucket size is clearly faster; in the recorded run the size matters" in lab.which_knob(table, worse).data
@@ -126,9 +128,9 @@ def test_points_lie_in_the_band_or_are_said_not_to(steps, messages, folder):
         f"**The lines promise too much: {count} of {count} efficiencies lie below their band**"
         in lab.within_band(slow).data
     )
-    inside = like(table.assign(efficiency=(table["least_efficiency"] + table["most_efficiency"]) / 2), table)
+    inside = made_from(table.assign(efficiency=(table["least_efficiency"] + table["most_efficiency"]) / 2), table)
     assert f"**All {count} efficiencies lie in their band.**" in lab.within_band(inside).data
-    above = like(table.assign(efficiency=1.5 * table["most_efficiency"]), table)
+    above = made_from(table.assign(efficiency=1.5 * table["most_efficiency"]), table)
     assert f"**{count} of {count} efficiencies lie above their band.**" in lab.within_band(above).data
 
 

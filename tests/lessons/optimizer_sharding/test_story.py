@@ -5,7 +5,7 @@ import pytest
 from made import table
 from made_optimizer_sharding import memory_run, steps_run
 
-from labkit.provenance import like
+from labkit.provenance import made_from
 from labkit.tables.published import published
 from lessons import optimizer_sharding as lab
 
@@ -106,7 +106,7 @@ def test_update_times(made, part, unsaid):
 def test_update_times_with_one_fused_kernel_stand_beside_those_with_many():
     made = times()
     fused = made[made["way"].isin(["unsharded", "sharded"])].assign(kernel="fused", update_ms=[20.0, 19.0])
-    said = lab.update_times(like(pd.concat([made, fused], ignore_index=True), made)).data
+    said = lab.update_times(made_from(pd.concat([made, fused], ignore_index=True), made)).data
     assert "With one fused kernel the update takes 0.95× the unsharded one's." in said
 
 

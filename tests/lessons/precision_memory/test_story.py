@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from labkit.engine.recordings import replay
-from labkit.provenance import fact, like, of_source
+from labkit.provenance import fact, made_from, of_source
 from lessons import precision_memory
 from lessons.precision_memory import tables
 from lessons.precision_memory.theory.floats import WAYS, running
@@ -131,7 +131,7 @@ def test_largest_allocation(recorded):
     )
     small = table.assign(phase="forward")
     assert "In this run forward makes one as large" in precision_memory.largest_allocation(small, table).data
-    other = like(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
+    other = made_from(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
     assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
 
 

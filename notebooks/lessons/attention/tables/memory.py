@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from labkit.provenance import like, of_run
+from labkit.provenance import made_from, of_run
 from labkit.tables.rates import statuses
 from lessons.attention.tables.speed import WIDTH, physics
 from lessons.attention.theory import (
@@ -63,7 +63,7 @@ def compiled_gains(run: Run, attention: pd.DataFrame) -> pd.DataFrame:
         gains = pd.DataFrame({"gain": eager / compiled, "printed_gain": printed[0] / printed[1]})
         parts.append(gains.reset_index().assign(phase=phase))
     table = pd.concat(parts, ignore_index=True)[["phase", *keys, "gain", "printed_gain"]]
-    return like(table, measured, attention)
+    return made_from(table, measured, attention)
 
 
 def held(run: Run) -> pd.DataFrame:

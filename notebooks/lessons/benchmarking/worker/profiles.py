@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 from labkit.engine.worker import Worker
 from labkit.theory.intervals import length
 from labkit.theory.kernels import family, short_name
-from labkit.worker.trace import MEASURED, device_events, host_events, times
+from labkit.worker.trace import TIMED_STEPS, device_events, host_events, times
 from lessons.benchmarking.plan import PHASES
 from lessons.benchmarking.theory import attention_work
 from lessons.benchmarking.worker.steps import TrainingLoop
@@ -70,7 +70,7 @@ def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: b
         work()
         worker.synchronize()
         prof.step()
-        with record_function(MEASURED):
+        with record_function(TIMED_STEPS):
             worker.synchronize()
             begun = time.perf_counter()
             for _ in range(steps):
@@ -78,7 +78,7 @@ def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: b
             worker.synchronize()
             clock_s = time.perf_counter() - begun
     recorded = list(prof.events() or [])
-    begin = min((event.time_range.start for event in recorded if event.name == MEASURED), default=0.0)
+    begin = min((event.time_range.start for event in recorded if event.name == TIMED_STEPS), default=0.0)
     events = device_events(recorded) if on_gpu else host_events(recorded)
     return Seen([event for event in events if event.time_range.start >= begin], recorded, clock_s)
 
@@ -159,7 +159,7 @@ def _operators(worker: Worker, phase: str, work: Callable, seen: Seen) -> None:
 
 def _begin(seen: Seen) -> float:
     """Return when the steps that count began; what the host did before was the unread call."""
-    return min((event.time_range.start for event in seen.host if event.name == MEASURED), default=0.0)
+    return min((event.time_range.start for event in seen.host if event.name == TIMED_STEPS), default=0.0)
 
 
 def _counted(event: Any, traffic: Traffic) -> Any:
@@ -178,7 +178,7 @@ def _draw(worker: Worker, seen: Seen) -> None:
     begin = _begin(seen)
     for event in seen.host:
         outer = event.cpu_parent
-        if event.time_range.start < begin or event.name == MEASURED:
+        if event.time_range.start < begin or event.name == TIMED_STEPS:
             continue
         if "Launch" in event.name:
             shown.append(("launch", event))

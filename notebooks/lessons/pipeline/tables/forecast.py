@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.provenance import fact, like, of_run
+from labkit.provenance import fact, made_from, of_run
 from lessons.pipeline.tables.throughput import throughput
 from lessons.pipeline.tables.timeline import measured_steps, times_of
 from lessons.pipeline.theory.schedules import every_split, layers_of, named, order_of
@@ -56,7 +56,7 @@ def splits_ranked(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> p
     rows = [(named(cut), _predicted_ms(table, named(cut), micro_batches)) for cut in every_split(layers, stages)]
     ranked = pd.DataFrame(rows, columns=["split", "step_ms"]).sort_values("step_ms", kind="stable", ignore_index=True)
     ranked["times_best"] = ranked["step_ms"] / ranked["step_ms"].iloc[0]
-    return like(ranked, table)
+    return made_from(ranked, table)
 
 
 def split_forecast(run: Run) -> pd.DataFrame:

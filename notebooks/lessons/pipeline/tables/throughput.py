@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node.limits import against_limit, spec
-from labkit.provenance import like, of_run
+from labkit.provenance import made_from, of_run
 from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.simulator import speedup_limit
 
@@ -81,7 +81,7 @@ def as_reported(run: Run) -> pd.DataFrame:
     """
     by = setting_knobs(run)
     peaks = memory(run).groupby(by, sort=False)["peak_mib"].mean().rename("mib_per_gpu")
-    return like(throughput(run).merge(peaks.reset_index(), on=by, how="left"), throughput(run))
+    return made_from(throughput(run).merge(peaks.reset_index(), on=by, how="left"), throughput(run))
 
 
 def speedups(table: pd.DataFrame) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def speedups(table: pd.DataFrame) -> pd.DataFrame:
             )
         )
     result = pd.concat(parts, ignore_index=True)
-    return like(result, table)
+    return made_from(result, table)
 
 
 def balance(run: Run) -> pd.DataFrame:
