@@ -268,8 +268,11 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
 
 
 def _visible(run: Run) -> dict[str, str]:
-    """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones."""
+    """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones.
+
+    Processes that stand in for GPUs see none: parts of torch, such as PowerSGD's hook, wait for a GPU that they see.
+    """
     gpus = run.node.gpus[: run.plan.gpus]
-    if gpus == node.here().gpus[: run.plan.gpus]:
-        return {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}
+    if gpus != node.here().gpus[: run.plan.gpus]:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}
+    return {} if run.plan.device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}

@@ -69,7 +69,9 @@ def by_hand(model: Toy, x: torch.Tensor, labels: torch.Tensor, narrow: torch.dty
     in_norm = torch.float32 if x.is_cuda else narrow  # on a CPU autocast leaves a norm in its input's format
     normed = model.norm(first.relu().to(in_norm))
     logits = functional.linear(normed.to(narrow), model.last.weight.to(narrow))
-    return named(first, normed, logits, functional.cross_entropy(logits.float(), labels))
+    # Of cross-entropy's two steps, a GPU's autocast has only the second take float32.
+    scores = functional.log_softmax(logits if x.is_cuda else logits.float(), -1)
+    return named(first, normed, logits, functional.nll_loss(scores.float(), labels))
 
 
 def named(first: torch.Tensor, normed: torch.Tensor, logits: torch.Tensor, loss: torch.Tensor) -> dict:
