@@ -125,9 +125,9 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
     more = (
         f"A launch took the host {launch} µs in the sweep of layers: Python, dispatch and launch. One small forward, "
-        f"timed before each measurement, took {low} to {high} µs per launch: the host's speed changes, so the model "
-        "takes what the small forward says just before. "
-        f"One more layer is {kernels} kernels: {host} µs of the host and {gpu} µs of the GPU."
+        f"timed before each measurement, took {low} to {high} µs per launch in four of five: the host's speed changes, "
+        "so the model takes what the small forward says just before. "
+        f"By the sweep's slope one more layer is {kernels} kernels: {host} µs of the host and {gpu} µs of the GPU."
     )
     below = folded("All figures", f"{as_table(shown)}\n\n{more}")
     return Markdown(f"{verdict(sentence).data}\n\n{below}")

@@ -36,7 +36,7 @@ def spacing_chart(table: pd.DataFrame) -> Figure:
         style = {"color": FORMAT_COLORS[str(name)], "lw": width, "drawstyle": "steps-post", "label": name}
         ax.plot(of_format["value"], of_format["spacing"], **style)
     ax.axhline(2 * VALUE, color=canvas.INK, ls=(0, (3, 2)), lw=1)
-    beside(ax, table["value"].min(), 2 * VALUE, "spacing 0.02: adding 0.01 changes nothing above", va="bottom")
+    beside(ax, table["value"].min(), 2 * VALUE, "above 0.02, adding 0.01 changes nothing", va="bottom")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set(title="Spacing of floats: a few digits, at any size")

@@ -114,7 +114,7 @@ def test_an_interpreter_is_no_gpu(here, recorded):
     )
     pairs = [(speed.sweep(runs["sweep"]), speed.floor(runs["sweep"])) for runs in (here, recorded)]
     told = attention.gain_and_floor(*pairs)
-    parts = ("Recorded: FlashAttention is at most 27× as fast", "at worst 0.27×", "6.0× by datasheet")
+    parts = ("Recorded: FlashAttention is at most 27× as fast", "it can be slower", "6.0× by datasheet")
     said(told, (*parts, "d = 128: 1 024, 2 048, 4 096, 8 192 and 16 384 |"), "Here:")
 
 
@@ -125,7 +125,7 @@ def test_gain_and_floor_the_other_way(recorded, tmp_path):
     said(
         attention.gain_and_floor(pair, (speed.sweep(recorded["sweep"]), speed.floor(recorded["sweep"]))),
         ("at most 1.0× as fast", "never slower.", "float32 | 0.0164 ms | 128 positions", "nowhere |"),
-        "at worst",
+        "can be slower",
     )
 
 
