@@ -97,8 +97,9 @@ class Measure:
         return self.depends_on == HOST
 
     def of(self, run: Run) -> Measured | None:
-        """Return the figure of a run of its plan; None where the run does not show it."""
-        return self.measured(run) if self.gpus in (0, run.plan.gpus) else None
+        """Return the figure of a run of its plan; None where the run does not show it, or stood in for GPUs on CPUs."""
+        stands_in = self.least_gpus and run.plan.device == "cpu"
+        return None if stands_in or self.gpus not in (0, run.plan.gpus) else self.measured(run)
 
 
 def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | None:

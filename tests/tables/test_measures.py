@@ -64,6 +64,11 @@ def test_a_measure_of_so_many_gpus_is_not_shown_by_another_run(tmp_path):
     assert made(gpus=2).of(run) is None
 
 
+def test_processes_that_stand_in_for_gpus_show_no_measure_of_gpus(tmp_path):
+    run = small_broadcast(tmp_path / "small")
+    assert made(least_gpus=2).of(run) is None and made().of(run) == figure(1.04, 0.02)
+
+
 @pytest.mark.parametrize("lab", [file.parent.name for file in LESSONS.glob("*/measures.csv")])
 def test_each_row_has_its_figure_and_each_figure_a_row(lab):
     with (LESSONS / lab / "measures.csv").open(encoding="utf-8") as lines:
