@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,13 +10,13 @@ import pandas as pd
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
-from labkit.charts.labels import Labels
 from labkit.provenance import fact, sources
 from labkit.story import units
 from lessons.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 _PHASES = {"forward": canvas.COMPUTE, "backward": "#6FA8D0", "optimizer": canvas.SERIES[2]}
 _MODES = {
@@ -244,18 +245,54 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
     return figure
 
 
+_GAPS = (7, 14, 22, 32, 44, 58)  # points between a name and its dot
+_APART = 6  # points, at least, between a name and the dots of others: nearer it would seem to be theirs
+_CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # a line may pass below a name
+
+
 def _names(ax: Any, rows: pd.DataFrame) -> None:
-    """Write the names of the operators beside their dots, those with the largest share of the time first."""
-    labels = Labels(ax, rows["flop_per_byte"], rows["tflops"], np.sqrt(_area(rows)))
+    """Write the names of the operators beside their dots, with a line to each, the largest share of the time first.
+
+    Each stands at the first place around its dot where nothing else does; where there is none, it is left out.
+    """
+    from matplotlib.transforms import Bbox
+
+    ax.figure.draw_without_rendering()  # lays the figure out: what comes later would move the dots
+    point, frame = ax.figure.dpi / 72, ax.get_window_extent()
+    spots = ax.transData.transform(rows[["flop_per_byte", "tflops"]])
+    radii = np.sqrt(_area(rows).to_numpy()) * point / 2
+    dots = [Bbox([spot - radius, spot + radius]) for spot, radius in zip(spots, radii, strict=True)]
+    taken: list[Bbox] = []
     shares = rows["share"].reset_index(drop=True)
     for number in shares[shares >= _NAMED].sort_values(ascending=False).index:
         name = rows["operator"].iloc[number].removeprefix("aten::").strip("_")[:26]
-        labels.beside([number], name, always=False, fontsize=7.5)
-        if len(ax.texts) and ax.texts[-1].get_text() == name:  # a line to its dot: dots touch one another
-            line = {"arrowstyle": "-", "lw": 0.7, "color": canvas.QUIET, "shrinkA": 0, "shrinkB": 0}
-            offset = ax.texts[-1].get_position()
-            dot = rows["flop_per_byte"].iloc[number], rows["tflops"].iloc[number]
-            ax.annotate("", dot, offset, textcoords="offset points", arrowprops=line, zorder=4)
+        dot = rows["flop_per_byte"].iloc[number], rows["tflops"].iloc[number]
+        look = {"textcoords": "offset points", "ha": "center", "va": "center", "bbox": _CLEAR, "fontsize": 7.5}
+        label = ax.annotate(name, dot, (0, 0), zorder=5, **look)
+        size = label.get_window_extent()
+        others = [*taken, *(other.padded(_APART * point) for place, other in enumerate(dots) if place != number)]
+        for place in _around(dots[number], size.width, size.height, point):
+            inside = frame.x0 <= place.x0 and place.x1 <= frame.x1 and frame.y0 <= place.y0 and place.y1 <= frame.y1
+            if inside and not any(place.padded(point).overlaps(other) for other in others):
+                taken.append(place)
+                offset = (np.mean(place.get_points(), axis=0) - spots[number]) / point
+                label.set_position(offset)
+                line = {"arrowstyle": "-", "lw": 0.7, "color": canvas.QUIET, "shrinkA": 0, "shrinkB": 0}
+                ax.annotate("", dot, offset, textcoords="offset points", arrowprops=line, zorder=4)
+                break
+        else:
+            label.remove()
+
+
+def _around(dot: Bbox, width: float, height: float, point: float) -> Iterator[Bbox]:
+    """Yield places for a name around a dot, in pixels: beside it, above and below, at its corners; nearest first."""
+    from matplotlib.transforms import Bbox
+
+    x, y = (dot.x0 + dot.x1) / 2, (dot.y0 + dot.y1) / 2
+    for gap in (point * gap for gap in _GAPS):
+        across, up = (dot.width + width) / 2 + gap, (dot.height + height) / 2 + gap
+        for dx, dy in ((across, 0), (-across, 0), (0, up), (0, -up), (across, up), (across, -up), (-across, up)):
+            yield Bbox.from_bounds(x + dx - width / 2, y + dy - height / 2, width, height)
 
 
 def _area(rows: pd.DataFrame) -> pd.Series:
