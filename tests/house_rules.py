@@ -31,7 +31,7 @@ OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 # (labkit.theory, labkit.worker, labkit.tables, labkit.charts, labkit.story), and those rooms obey the same row.
 # Reasons for what is not obvious: charts and stories name the types that they take and return (pandas, numpy,
 # Markdown); a label on a chart and a word in a sentence come from one place (labkit.story);
-# made images are digits in the typefaces that matplotlib ships (labkit.worker.glyphs); an explorer computes theory
+# made images are digits in the typefaces that matplotlib ships (lab 13's glyphs); an explorer computes theory
 # while a slider moves; attention's worker is written in Triton, broadcast's asks the CUDA runtime for copies
 # (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends with it what a worker
 # has left; a worker may call a student's function with arguments that no plan can hold

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from labkit.worker.counting import Collectives
 from labkit.worker.equality import mean
-from labkit.worker.gpt import Gpt
 from labkit.worker.settings import prepare
 from labkit.worker.strategies import whole
 from labkit.worker.trainer import Trainer, adamw
 from lessons.sharding.plan import Profiles
 from lessons.sharding.worker import feed
+from lessons.sharding.worker.gpt import Gpt
 from lessons.sharding.worker.overlap import muted, settle
 
 __all__ = ["Muted", "measure", "prepare"]

@@ -12,10 +12,10 @@ import torch
 from labkit.theory import resnet
 from labkit.theory.resnet import CLASSES, flop_per_image
 from labkit.tools.images import NoImages, fetch
-from labkit.worker.glyphs import FACES, glyphs, masks
-from labkit.worker.images import Feed, Images, augmented, load, read
-from labkit.worker.resnet import ResNet
 from lessons.scaling.theory import model
+from lessons.scaling.worker.glyphs import FACES, glyphs, masks
+from lessons.scaling.worker.images import Feed, Images, augmented, load, read
+from lessons.scaling.worker.resnet import ResNet
 
 CPU = torch.device("cpu")
 NAMES = (*resnet.TRAINING_FILES, *resnet.TESTING_FILES)

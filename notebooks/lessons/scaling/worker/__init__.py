@@ -8,10 +8,10 @@ import torch
 
 from labkit.engine.worker import Worker
 from labkit.worker import settings
-from labkit.worker.images import Augmented, load
 from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages
 from lessons.scaling.worker.communication import communicate
 from lessons.scaling.worker.epochs import time_epochs
+from lessons.scaling.worker.images import Augmented, load
 from lessons.scaling.worker.learning import learn
 from lessons.scaling.worker.messages import watch
 from lessons.scaling.worker.trials import put_on_trial

@@ -11,7 +11,7 @@ import torch
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.images import Feed
+from lessons.scaling.worker.images import Feed
 from lessons.scaling.worker.loop import EpochLoop
 
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]

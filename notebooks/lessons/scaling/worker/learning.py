@@ -10,9 +10,9 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.images import Feed, Images
 from lessons.scaling.theory import learning_rate
 from lessons.scaling.worker.epochs import feed
+from lessons.scaling.worker.images import Feed, Images
 from lessons.scaling.worker.loop import EpochLoop
 
 _TEST_BATCH = 1000

@@ -14,9 +14,9 @@ from torch.nn import functional
 from labkit.engine.worker import Worker
 from labkit.theory.resnet import CLASSES
 from labkit.worker.clocks import Tape
-from labkit.worker.images import normalised
-from labkit.worker.resnet import ResNet
 from labkit.worker.strategies import after_gradient, wrap
+from lessons.scaling.worker.images import normalised
+from lessons.scaling.worker.resnet import ResNet
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 PARTS: tuple[str, ...] = ("input", "copy", "forward", "backward", "exposed", "optimizer")

@@ -11,10 +11,10 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.images import Images
 from lessons.scaling import bugs
 from lessons.scaling.theory import BASE_RATE, scaled_rate
 from lessons.scaling.worker.epochs import feed
+from lessons.scaling.worker.images import Images
 from lessons.scaling.worker.learning import evaluate, train_epoch
 from lessons.scaling.worker.loop import EpochLoop
 

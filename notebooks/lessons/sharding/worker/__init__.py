@@ -13,10 +13,10 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from labkit.engine.worker import Worker
 from labkit.worker.allocations import remembered
 from labkit.worker.counting import keep_ledgers
-from labkit.worker.gpt import Gpt, samples
 from labkit.worker.settings import forget, prepare, set_precision
 from labkit.worker.trainer import Batch, Trainer, adamw, batches, time_steps
 from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
+from lessons.sharding.worker.gpt import Gpt, samples
 from lessons.sharding.worker.overlap import profile
 from lessons.sharding.worker.trials import compare, time_collective
 

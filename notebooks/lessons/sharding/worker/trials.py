@@ -11,8 +11,8 @@ from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives
 from labkit.worker.equality import along, changes, mean, sgd
-from labkit.worker.gpt import Gpt, samples
 from labkit.worker.trainer import Trainer, batches
+from lessons.sharding.worker.gpt import Gpt, samples
 
 
 def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:

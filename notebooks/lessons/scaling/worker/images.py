@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from labkit.repository import CIFAR10
 from labkit.theory.resnet import CIFAR, PIXELS, RECORD_BYTES, SIDE, TESTING_FILES, TRAINING_FILES
-from labkit.worker.glyphs import glyphs
+from lessons.scaling.worker.glyphs import glyphs
 
 PADDING = 4  # pixels around an image, out of which a random crop is cut
 _TEST_SEED = 1_000_003  # added to the seed of the training images
