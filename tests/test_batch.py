@@ -76,7 +76,8 @@ def few_claims(monkeypatch):
 def folder(tmp_path, write_notebook):
     """Return a folder of three notebooks: one with parameters, one that raises, one with a figure and widgets."""
     folder = tmp_path / "notebooks"
-    write_notebook(folder / "00_knobs.ipynb", "# Knobs", PARAMETERS, "f'size {size} gpus {gpus}'")
+    rule = '<div class="alert alert-info"><b>Rule.</b> Look first.</div>'
+    write_notebook(folder / "00_knobs.ipynb", f"# Knobs\n\n{rule}", PARAMETERS, "f'size {size} gpus {gpus}'")
     write_notebook(folder / "01_broken.ipynb", "# Broken <b>title</b>", "'before'", RAISES, "'after'")
     widgets = "from tqdm.auto import tqdm\nimport ipywidgets\n[_ for _ in tqdm(range(3))]\nipywidgets.IntSlider()"
     write_notebook(folder / "02_figure.ipynb", "# Figure\n\ns = ½ a t²", FIGURE, widgets, WHERE)
@@ -129,9 +130,9 @@ def test_a_bar_of_a_notebook_that_was_cut_off_is_no_control(folder):
     assert (report / "02_figure.html").read_text().count("open the notebook in JupyterLab") == 1
 
 
-# Red, green, blue of the page's ground, and of the letters of a cell's code and of its output.
+# Red, green, blue of the page's ground, and of the letters of a rule, of a cell's code and of its output.
 COLOURS = """() => [getComputedStyle(document.body).backgroundColor,
-  ...[...document.querySelectorAll('.highlight, .jp-RenderedText pre')].map(one => getComputedStyle(one).color)]
+  ...[...document.querySelectorAll('.alert, .highlight, .jp-RenderedText pre')].map(one => getComputedStyle(one).color)]
   .map(text => text.match(/\\d+/g).map(Number))"""
 
 
@@ -144,7 +145,7 @@ def test_a_notebooks_page_is_dark_where_the_reader_prefers_it(folder):
             page = browser.new_page(color_scheme=scheme)
             page.goto((report / "00_knobs.html").as_uri())
             ground_of[scheme], *letters = (sum(colour) for colour in page.evaluate(COLOURS))
-            assert len(letters) > 1 and all(abs(one - ground_of[scheme]) > 300 for one in letters), "readable"
+            assert len(letters) > 2 and all(abs(one - ground_of[scheme]) > 300 for one in letters), "readable"
             page.goto((report / "index.html").as_uri())
             assert [sum(colour) for colour in page.evaluate(COLOURS)] == [ground_of[scheme]]
     assert ground_of["light"] == 3 * 255 and ground_of["dark"] < 100
