@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, datasheet, ratio
+from labkit.tables.measures import Measured, datasheet, figure, ratio
 from lessons.attention.plan import Race
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import flops
@@ -83,16 +83,11 @@ def _figure(row: pd.Series) -> Measured:
     return Measured(row["ms"], low, high, 1, "")
 
 
-def _counted(value: float) -> Measured:
-    """Return a figure that every repeat gives alike."""
-    return Measured(float(value), float(value), float(value), 1, "")
-
-
 def _phases_at_the_longest(run: Run) -> Measured | None:
     if _LONGEST not in run.plan.sequences:
         return None
     table = speed.race(run).query("implementation == 'flash' and clock == 'launched'")
-    return _counted(table[table["sequence"] == _LONGEST]["ms"].notna().sum())
+    return figure(run, table[table["sequence"] == _LONGEST]["ms"].notna().sum())
 
 
 def _largest_error(precision: str) -> Callable[[Run], Measured | None]:
@@ -101,25 +96,25 @@ def _largest_error(precision: str) -> Callable[[Run], Measured | None]:
     def measured(run: Run) -> Measured:
         table = memory.errors(run)
         chosen = (table["implementation"] == "flash") & (table["precision"] == precision)
-        return _counted(1e3 * table[chosen]["worst"].max())
+        return figure(run, 1e3 * table[chosen]["worst"].max())
 
     return measured
 
 
 def _same_bits(run: Run) -> Measured:
     table = memory.errors(run)
-    return _counted(table[table["implementation"] == "flash"]["same_bits"].all())
+    return figure(run, table[table["implementation"] == "flash"]["same_bits"].all())
 
 
 def _growth(run: Run) -> Measured:
     table = memory.held(run)
-    return _counted(table[table["implementation"] == "flash"]["exponent"].dropna().iloc[-1])
+    return figure(run, table[table["implementation"] == "flash"]["exponent"].dropna().iloc[-1])
 
 
 def _missed_bugs(run: Run) -> Measured:
     rows = run.rows[run.rows["variant"] != "right"]
     wrong = (rows["sees_ahead"] > 0) | (rows["early_weight"] > 1.01) | (rows["products"] > 0)
-    return _counted((~wrong & (rows[["forward_largest", "backward_largest"]].max(axis=1) < 1)).sum())
+    return figure(run, (~wrong & (rows[["forward_largest", "backward_largest"]].max(axis=1) < 1)).sum())
 
 
 def _shape(sequence: int, head_dim: int) -> str:

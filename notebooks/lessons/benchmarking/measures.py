@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, datasheet, on_one, repeats
+from labkit.tables.measures import Measured, datasheet, figure, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
@@ -42,24 +42,19 @@ def _step(run: Run) -> Measured | None:
     return Measured.of(repeats(run, "ms", **knobs), setting)
 
 
-def _counted(value: float) -> Measured:
-    """Return a figure that has no repeats of its own."""
-    return Measured(float(value), float(value), float(value), 1, "")
-
-
 def _model_error(run: Run) -> Measured:
     table = launches(run)
-    return _counted(100 * table[table["axis"] == "model"]["error"].abs().max())
+    return figure(run, 100 * table[table["axis"] == "model"]["error"].abs().max())
 
 
 def _clocks_apart(run: Run) -> Measured:
     table = accounts(run)
-    return _counted(100 * table[table["phase"] == "forward"]["apart"].abs().max())
+    return figure(run, 100 * table[table["phase"] == "forward"]["apart"].abs().max())
 
 
 def _bugs_caught(run: Run) -> Measured:
     rows = run.rows[run.rows["variant"] != "right"].to_dict("records")
-    return _counted(sum(row["variant"] in wrong_by_rows(row) for row in rows))
+    return figure(run, sum(row["variant"] in wrong_by_rows(row) for row in rows))
 
 
 FIGURES = {

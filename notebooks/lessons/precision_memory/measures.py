@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured
+from labkit.tables.measures import Measured, figure
 from lessons.precision_memory.tables import dtypes, faults, levers, memory, sums, symptoms, timeline
 from lessons.precision_memory.theory.memory import ledger, shape_of
 
@@ -12,14 +12,9 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def _counted(value: float) -> Measured:
-    """Return a figure that every repeat gives alike."""
-    return Measured(float(value), float(value), float(value), 1, "")
-
-
 def _largest_unexplained(run: Run) -> Measured | None:
     shares = memory(run)["unexplained_share"].dropna()
-    return _counted(100 * shares.abs().max()) if len(shares) else None
+    return figure(run, 100 * shares.abs().max()) if len(shares) else None
 
 
 def _timeline_beside_ledger(run: Run) -> Measured:
@@ -29,23 +24,23 @@ def _timeline_beside_ledger(run: Run) -> Measured:
         peak = timeline(run, precision)["allocated_mib"].max() * 2**20
         due = sum(ledger(shape_of(run.plan, precision=precision), "steady step").values())
         apart.append(100 * (peak / due - 1))
-    return _counted(max(apart, key=abs))
+    return figure(run, max(apart, key=abs))
 
 
 def _equal_sums(run: Run) -> Measured:
-    return _counted(sums(run)["equal"].dropna().sum())
+    return figure(run, sums(run)["equal"].dropna().sum())
 
 
 def _lowest_peak(run: Run) -> Measured:
-    return _counted(100 * levers(run)["peak_ratio"].min())
+    return figure(run, 100 * levers(run)["peak_ratio"].min())
 
 
 def _float32_losses(run: Run) -> Measured:
-    return _counted((dtypes(run).set_index("what").loc["loss", ["float16", "bfloat16"]] == "float32").sum())
+    return figure(run, (dtypes(run).set_index("what").loc["loss", ["float16", "bfloat16"]] == "float32").sum())
 
 
 def _bugs_caught(run: Run) -> Measured:
-    return _counted(sum(faults(row) == [row["variant"]] for row in symptoms(run).to_dict("records")))
+    return figure(run, sum(faults(row) == [row["variant"]] for row in symptoms(run).to_dict("records")))
 
 
 FIGURES = {
