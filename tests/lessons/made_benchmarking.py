@@ -3,7 +3,7 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.theory.transformer import NAMES, forward_flop
-from lessons.benchmarking.plan import MODES, PHASES, VARIANTS, Launches, Profiles, Steps, Trial
+from lessons.benchmarking.plan import MODES, PHASES, REFERENCE_LAYERS, VARIANTS, Launches, Profiles, Steps, Trial
 from lessons.benchmarking.theory import FORWARDS, attention_work
 
 HOST_US, FIXED_US, KERNELS = 6.0, 100.0, 25  # a launch; a phase's rest, of Steps; kernels a layer
@@ -63,15 +63,18 @@ def launches_run(folder, *, device="cuda", size="full", host_us=HOST_US, off=1.0
         kernels = KERNELS * point.layers + 8
         host = kernels * host_us / 1e3
         gpu = 0.002 * kernels + 1e-9 * point.layers * point.hidden**2 * 12
+        if point.profiled:
+            counts = {"kernels": kernels, "busy_ms": 0.9 * gpu}
+            rows.append(_knobs(point) | {"entry": "kernels"} | counts)
+            continue
         knobs = _knobs(point) | {"entry": "launch"}
         ms = max(host, gpu) * (off if point.model == "small" else 1.0)
-        launched = {"mode": "eager", "enqueue_ms": host, "launch_us": 1e3 * host / kernels}
+        reference_ms = (KERNELS * REFERENCE_LAYERS + 8) * host_us / 1e3
+        launched = {"mode": "eager", "enqueue_ms": host, "reference_ms": reference_ms}
         for row in _times(ms, plan.warm_ups, plan.repeats):
             rows.append(knobs | launched | row)
         if device == "cuda":
             rows += [knobs | {"mode": "graph", "enqueue_ms": 0.01} | row for row in _times(gpu, 3, plan.repeats)]
-        counts = {"kernels": kernels, "busy_ms": 0.9 * gpu, "iteration": 0, "warm_up": False}
-        rows.append(_knobs(point) | {"entry": "kernels"} | counts)
     return _write(folder, plan, rows, device)
 
 
@@ -85,7 +88,10 @@ def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.
         knobs = _knobs(point)
         for phase in PHASES:
             ms, _ = phase_ms(plan, point.model, point.precision, "eager", phase)
-            clocks = {"plain_ms": ms, "clock_ms": 1.1 * ms, "window_ms": 1.1 * ms * (1 + apart), "busy_ms": 0.5 * ms}
+            if not point.profiled:
+                rows.append(knobs | {"entry": "plain", "phase": phase, "plain_ms": ms})
+                continue
+            clocks = {"clock_ms": 1.1 * ms, "window_ms": 1.1 * ms * (1 + apart), "busy_ms": 0.5 * ms}
             rows.append(knobs | {"entry": "account", "phase": phase, "kernels": 100} | clocks)
             shares = dict(_SHARES)
             if phase == "step":
@@ -103,6 +109,8 @@ def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.
                 us = {"aten::mm": 900 * ms, "aten::mul": 400.0, "aten::copy_": 10.0}[operator]
                 counts = {"calls": 10, "total_us": us, "flop": due, "moved_bytes": moved}
                 rows.append(knobs | {"entry": "operator", "phase": phase, "operator": operator} | counts)
+        if not point.profiled:
+            continue
         hidden, _, _, heads = plan.dimensions(point.model)
         width = 2 if point.precision == "autocast" else 4
         parts = attention_work(plan.samples, heads, plan.sequence, hidden // heads, width)

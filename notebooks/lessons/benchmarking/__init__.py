@@ -47,4 +47,4 @@ from lessons.benchmarking.tables import (
     warm_ups,
 )
 
-RECORDED = {name: f"h200/benchmarking/{name}" for name in ("steps", "launches", "profiles", "trial")}
+RECORDED = {name: f"h100/benchmarking/{name}" for name in ("steps", "launches", "profiles", "trial")}

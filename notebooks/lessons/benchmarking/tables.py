@@ -126,8 +126,10 @@ def launches(run: Run) -> pd.DataFrame:
     rows = run.entries("launch").assign(model=lambda entries: entries["model"].fillna(""))
     timed = rows[~rows["warm_up"].astype(bool)]
     counts = run.entries("kernels").assign(model=lambda entries: entries["model"].fillna(""))
-    table = counts.groupby(_SHAPE, sort=False)[["kernels", "busy_ms"]].median()
+    reference = counts["axis"] == "reference"
+    table = counts[~reference].groupby(_SHAPE, sort=False)[["kernels", "busy_ms"]].median()
     eager = timed[timed["mode"] == "eager"].drop(columns="kernels", errors="ignore").join(table["kernels"], on=_SHAPE)
+    eager["launch_us"] = 1e3 * eager["reference_ms"] / counts.loc[reference, "kernels"].median()
     enqueue_us = 1e3 * eager["enqueue_ms"] / eager["kernels"]
     swept = eager["axis"] == "layers"
     factors = (enqueue_us / eager["launch_us"])[swept].groupby(eager["kernels"]).median()
@@ -169,12 +171,13 @@ def _per_layer(table: pd.DataFrame) -> dict[str, float]:
 def accounts(run: Run) -> pd.DataFrame:
     """Return one row per model, precision and phase: what three clocks say of one phase, all in ms.
 
-    Columns: plain_ms (the host's clock without a profiler), clock_ms (with it), window_ms (the profiler, of these very
+    Columns: plain_ms (the host's clock before any profiler), clock_ms (with it), window_ms (the profiler, of these very
     steps: first kernel's start to last one's end), busy_ms (something ran on the device), kernels; `apart`: window over
     clock less one; `slowed`: clock over plain less one; `idle_share` of the window.
     """
-    measured = ["plain_ms", "clock_ms", "window_ms", "busy_ms", "kernels"]
-    table = run.entries("account").groupby(_PROFILED, sort=False)[measured].median().reset_index()
+    measured = ["clock_ms", "window_ms", "busy_ms", "kernels"]
+    table = run.entries("account").groupby(_PROFILED, sort=False)[measured].median()
+    table = table.join(run.entries("plain").groupby(_PROFILED)["plain_ms"].median()).reset_index()
     table["apart"] = table["window_ms"] / table["clock_ms"] - 1
     table["slowed"] = table["clock_ms"] / table["plain_ms"] - 1
     table["idle_share"] = 1 - table["busy_ms"] / table["window_ms"]

@@ -11,8 +11,8 @@ from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as prepare
 from lessons.benchmarking.plan import Answer, Launches, Products, Profiles, Trial
 from lessons.benchmarking.worker.device import drive
-from lessons.benchmarking.worker.launches import time_launches
-from lessons.benchmarking.worker.profiles import profile_phases
+from lessons.benchmarking.worker.launches import count_kernels, time_launches
+from lessons.benchmarking.worker.profiles import plain_phases, profile_phases
 from lessons.benchmarking.worker.steps import TrainingLoop, time_phases, time_products
 from lessons.benchmarking.worker.trials import put_on_trial
 
@@ -38,15 +38,19 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
     """Build the point's model, and do with it what the plan says."""
     set_precision(point.precision)
     if isinstance(worker.plan, Launches):
-        time_launches(
-            worker, point, TrainingLoop(worker, point, (point.hidden, point.inner, point.layers, point.heads))
-        )
+        loop = TrainingLoop(worker, point, (point.hidden, point.inner, point.layers, point.heads))
+        if point.profiled:
+            count_kernels(worker, loop)
+        else:
+            time_launches(worker, point, loop)
         return
     loop = TrainingLoop(worker, point, worker.plan.dimensions(point.model), point.mode)
-    if isinstance(worker.plan, Profiles):
+    if not isinstance(worker.plan, Profiles):
+        time_phases(worker, loop)
+    elif point.profiled:
         profile_phases(worker, point, loop)
     else:
-        time_phases(worker, loop)
+        plain_phases(worker, loop)
 
 
 def try_answer(worker: Worker, point: SimpleNamespace) -> None:

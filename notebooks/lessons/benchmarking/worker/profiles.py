@@ -83,19 +83,25 @@ def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: b
     return Seen([event for event in events if event.time_range.start >= begin], recorded, clock_s)
 
 
+def plain_phases(worker: Worker, loop: TrainingLoop) -> None:
+    """Append what each phase takes while no profiler has been in the process. Rows: entry="plain" (phase, plain_ms)."""
+    for phase in PHASES:
+        timings = worker.time(loop.works[phase], warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats)
+        plain_ms = 1e3 * statistics.median(run.seconds for run in timings if not run.warm_up)
+        worker.record(entry="plain", phase=phase, plain_ms=plain_ms)
+
+
 def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -> None:
     """Append accounts, kernels and operators of every phase, attention's parts, and spans of a forward to draw.
 
-    Rows: entry="account" (phase, plain_ms, clock_ms, window_ms, busy_ms, kernels: a step), entry="kernel" (phase,
+    Rows: entry="account" (phase, clock_ms, window_ms, busy_ms, kernels: a step), entry="kernel" (phase,
     kernel, family, calls, total_us), of forward and step entry="operator" (phase, operator, calls, total_us, flop,
     moved_bytes),
     entry="attention" (part, us, flop, moved_bytes), and spans "operator", "launch", "kernel".
     """
     for phase in PHASES:
         work = loop.works[phase]
-        timings = list(worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats))
-        plain_ms = 1e3 * statistics.median(run.seconds for run in timings if not run.warm_up)
-        _account(worker, phase, work, plain_ms)
+        _account(worker, phase, work)
         if phase != "both":
             seen = watched(worker, work, 1, with_host=True)
             _operators(worker, phase, work, seen)
@@ -105,13 +111,12 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -
     _attention(worker, point)
 
 
-def _account(worker: Worker, phase: str, work: Callable, plain_ms: float) -> None:
+def _account(worker: Worker, phase: str, work: Callable) -> None:
     steps = worker.plan.steps if phase == "forward" else 1
     seen = watched(worker, work, steps)
     worker.record(
         entry="account",
         phase=phase,
-        plain_ms=plain_ms,
         clock_ms=1e3 * seen.clock_s / steps,
         window_ms=seen.window_us / 1e3 / steps,
         busy_ms=seen.busy_us / 1e3 / steps,
