@@ -13,6 +13,8 @@ import torch
 if not torch.cuda.is_available():  # before anything imports Triton: its interpreter then runs the kernels
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+import torch._dynamo  # autograd's functions import it: here it is loaded once, not by every worker of every launch
+
 from labkit.engine.worker import Worker
 from lessons.attention.plan import PROBE, Errors, Memory, Plain, Trial
 from lessons.attention.worker.implementations import ATTENTIONS, implementation
