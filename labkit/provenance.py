@@ -86,10 +86,19 @@ def condition_differences(*tables: pd.DataFrame) -> list[Difference]:
     return [difference for other in conditions[1:] for difference in differing(conditions[0], other)]
 
 
+def is_recorded(table: pd.DataFrame) -> bool:
+    """Say whether the numbers come from a run that the project keeps, rather than from this node."""
+    return fact(table, "source").startswith("recorded")
+
+
+def run_name(table: pd.DataFrame) -> str:
+    """Return whose run a title names: "Recorded run" or "This run"."""
+    return "Recorded run" if is_recorded(table) else "This run"
+
+
 def where(table: pd.DataFrame) -> str:
     """Return in two words where the numbers come from: "Here, small size", "Recorded, full size", or "Theory"."""
-    source = fact(table, "source")
-    if source.startswith("theory"):
+    if fact(table, "source").startswith("theory"):
         return "Theory"
-    place = "Recorded" if source.startswith("recorded") else "Here"
+    place = "Recorded" if is_recorded(table) else "Here"
     return f"{place}, {'small' if fact(table, 'small') else 'full'} size"

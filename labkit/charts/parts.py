@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.charts import canvas
-from labkit.provenance import fact, fact_or
+from labkit.provenance import fact, fact_or, is_recorded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes:
     if here is None or fact(here, "source") == fact(recorded, "source"):
         return [[Layer(recorded, recorded=True)]]
     agree = all(fact_or(here, name, None) == fact_or(recorded, name, None) for name in ("small", "ranks", *sizes))
-    this_run = Layer(here, recorded=fact(here, "source").startswith("recorded"))
+    this_run = Layer(here, recorded=is_recorded(here))
     if agree:
         return [[Layer(recorded, recorded=True, behind=True), this_run]]
     return [[this_run], [Layer(recorded, recorded=True)]]

@@ -19,6 +19,7 @@ from labkit.engine.run_folder import RunFolder, fresh_folder, identity, no_inode
 from labkit.node import Node
 from labkit.node.comparability import key_conditions
 from labkit.node.conditions import Conditions
+from labkit.node.limits import Spec, spec
 from labkit.node.network import LENT_LINK
 from labkit.provenance import of_run
 from labkit.repository import RECORDED, REPOSITORY
@@ -131,6 +132,11 @@ class Run(RunFolder):
         """Return a node's `interface` to the others, its `gbit_per_s` (None: not told), and `cards`; {} if unknown."""
         records = json.loads(file_bytes(self.nodes_file)) if self.nodes_file.exists() else [{}]
         return records[node].get("network", {})
+
+    @property
+    def datasheet(self) -> Spec | None:
+        """The datasheet of the run's GPUs; None for CPU processes, and for GPUs of which no datasheet is known."""
+        return spec(self.node.gpus[0].name) if self.plan.device == "cuda" and self.node.gpus else None
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:

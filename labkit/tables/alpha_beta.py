@@ -30,9 +30,8 @@ def links(run: Run) -> pd.DataFrame:
     rows = list(table.itertuples())
     table["link_bytes"] = [through_a_link([Sent(row.collective, 1, row.whole_bytes)], row.ranks) for row in rows]
     table["bus_gb_per_s"] = table["link_bytes"] / table["median_us"] * 1e6 / GB
-    datasheet = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
     table["limit"] = [
-        limits.bus_bandwidth_limit(datasheet, row.ranks, "any" if row.collective == "all-reduce" else "ring")
+        limits.bus_bandwidth_limit(run.datasheet, row.ranks, "any" if row.collective == "all-reduce" else "ring")
         for row in rows
     ]
     return of_run(limits.against_limit(table, "bus_gb_per_s", "limit"), run)

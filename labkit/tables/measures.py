@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from labkit.node.limits import Spec, spec
 from labkit.repository import LESSONS
 from labkit.tables.rates import PEAK
 
@@ -163,11 +162,6 @@ def repeats(run: Run, column: str, **knobs: Any) -> pd.Series:
     return rows[chosen].groupby(["point", "iteration"])[column].max()
 
 
-def datasheet(run: Run) -> Spec | None:
-    """Return the datasheet of the run's GPUs; None on CPUs, and where none is known."""
-    return spec(run.node.gpus[0].name) if run.plan.device == "cuda" and run.node.gpus else None
-
-
 def workers(run: Run) -> str:
     """Return "4 GPUs", "1 GPU", or "2 CPU processes": what a figure's setting says of the workers."""
     count = run.plan.gpus
@@ -188,6 +182,5 @@ def message(size_bytes: float) -> str:
 
 def most_per_second(run: Run, flop: float, precision: str, gpus: int = 1) -> float | None:
     """Return how many things of `flop` operations each these GPUs can do per second, by their datasheet."""
-    sheet = datasheet(run)
-    tflops = sheet.tflops(PEAK[precision]) if sheet else None
+    tflops = run.datasheet.tflops(PEAK[precision]) if run.datasheet else None
     return gpus * tflops * 1e12 / flop if tflops else None

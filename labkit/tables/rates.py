@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.node.limits import against_limit, spec
+from labkit.node.limits import against_limit
 from labkit.provenance import made_from, of_run
 from labkit.theory.gpt import flop_per_token, gpt
 
@@ -89,7 +89,7 @@ def strategies(run: Run) -> pd.DataFrame:
 
     `efficiency` is tokens per second and GPU over those of "single" under the same load. `mfu`: see `utilised`.
     """
-    plan: Any = run.plan
+    plan = run.plan
     table = rates(run, SETTING, per_sample=plan.sequence, unit="tokens")
     return utilised(with_efficiency(table, "tokens_per_s", ["load"], each=True), run, plan.precision)
 
@@ -99,11 +99,11 @@ def utilised(table: pd.DataFrame, run: Run, precision: str | pd.Series) -> pd.Da
 
     FLOP per token: 6 per parameter + 12·layers·hidden·sequence; padding of the vocabulary is not credited.
     """
-    plan: Any = run.plan
+    plan = run.plan
     flop = flop_per_token(
         gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters, plan.layers, plan.hidden, plan.sequence
     )
-    limits = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    limits = run.datasheet
     peaks = precision if isinstance(precision, pd.Series) else pd.Series([precision] * len(table), table.index)
     table["peak_tflops"] = [limits.tflops(PEAK[name]) if limits else None for name in peaks]
     table["peak_tflops"] = table["peak_tflops"].astype(float)

@@ -17,7 +17,13 @@ from labkit.tables.published import report_names
 
 TIMES = re.compile(r"(\d+) min to read; (\d+) s to run small on 2 CPU cores; full size: (.+)\.")
 RECORDED_TIME = re.compile(r"(\d+) s for the recorded runs on (.+)")
-MACHINES = {"one H100": "h100", "one H200": "h200", "2 × H200": "h200x2", "4 × H200": "h200x4", "2 network namespaces": "two_namespaces"}
+MACHINES = {
+    "one H100": "h100",
+    "one H200": "h200",
+    "2 × H200": "h200x2",
+    "4 × H200": "h200x4",
+    "2 network namespaces": "two_namespaces",
+}
 WORDS_PER_MINUTE, MINUTES_PER_CODE_CELL = 120, 0.5  # of a text full of terms; of a cell with its table or chart
 pytestmark = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 

@@ -257,10 +257,10 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
     comes after the other. `efficiency` is the share measured, with its spread. A machine without a datasheet has no
     bound (NaN).
     """
-    plan: Any = strategies_run.plan
+    plan = strategies_run.plan
     table = strategies(strategies_run)
     alone = table[table["strategy"] == "single"].set_index("load")
-    rate, link = _datasheet(strategies_run)
+    rate, link = _peak_rates(strategies_run)
     model = plan.model(int(strategies_run.rows["vocabulary"].iloc[0]))
     flop = flop_per_token(model.parameters, plan.layers, plan.hidden, plan.sequence)
     lines = fits(links_run)
@@ -292,11 +292,10 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
     return of_run(table, strategies_run)
 
 
-def _datasheet(run: Run) -> tuple[float | None, float | None]:
+def _peak_rates(run: Run) -> tuple[float | None, float | None]:
     """Return TFLOP/s and GB/s of the run's GPU; None where no datasheet is known."""
-    plan: Any = run.plan
-    spec = limits.spec(run.node.gpus[0].name) if plan.device == "cuda" else None
-    return (spec.tflops(_PEAK[plan.precision]), limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
+    spec = run.datasheet
+    return (spec.tflops(_PEAK[run.plan.precision]), limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
 
 
 def _seconds(sent: Sent, lines: pd.DataFrame, ranks: int) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, datasheet, figure, ratio
+from labkit.tables.measures import Measured, figure, ratio
 from lessons.attention.plan import Race
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import flops
@@ -50,8 +50,8 @@ def _tflops(implementation: str, head_dim: int) -> Callable[[Run], Measured | No
     """Return how a run gives a kernel's rate."""
 
     def measured(run: Run) -> Measured | None:
-        limits, times = datasheet(run), _launched(run, implementation, head_dim)
-        plan: Any = run.plan
+        limits, times = run.datasheet, _launched(run, implementation, head_dim)
+        plan = run.plan
         work = flops("both", _SEQUENCE, _SEQUENCE, head_dim, causal=plan.causal, heads=plan.heads)
         return times and times.rate(work / 1e9, limits and limits.bf16_tflops)
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
-from labkit.provenance import fact, sources
+from labkit.provenance import fact, run_name, sources
 from labkit.story import units
 from lessons.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
 
@@ -36,13 +36,11 @@ _WINDOW = (0.1, 0.18)  # of a forward: the part that is drawn, while the host st
 
 def _run(table: pd.DataFrame) -> str:
     """Return whose run a panel shows, and its size."""
-    run = "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
-    return f"{run}, {'small' if fact(table, 'small') else 'full'} size"
+    return f"{run_name(table)}, {'small' if fact(table, 'small') else 'full'} size"
 
 
 def _footer(*tables: pd.DataFrame | None, note: str = "") -> str:
-    scales = "each panel has its own scale · " if len(tables) > 1 else ""
-    return f"{note and f'{note} · '}{scales}{sources(*tables)}"
+    return f"{note and f'{note} · '}{parts.own_scales(tables)}{sources(*tables)}"
 
 
 def _setting(model: str, precision: str) -> str:

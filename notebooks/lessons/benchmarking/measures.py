@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, datasheet, figure, on_one, repeats
+from labkit.tables.measures import Measured, figure, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
@@ -29,7 +29,7 @@ def _product(precision: str) -> Callable[[Run], Measured | None]:
             return None
         medians, side = rows.groupby("rank")["ms"].transform("median"), int(rows["side"].iloc[0])
         slowest = rows[medians == medians.max()]["ms"]
-        limits = datasheet(run)
+        limits = run.datasheet
         made = Measured.of(slowest, on_one(run, f"{side} × {side}, all at the same time"))
         return made and made.rate(2 * side**3 / 1e9, limits and limits.tflops(PEAK[precision]))
 

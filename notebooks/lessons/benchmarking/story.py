@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import fact, is_recorded
 from labkit.story import units
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
@@ -54,7 +54,7 @@ def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 
 def _place(table: pd.DataFrame) -> str:
-    return "in the recorded run" if fact(table, "source").startswith("recorded") else "here"
+    return "in the recorded run" if is_recorded(table) else "here"
 
 
 def mean_or_median(table: pd.DataFrame) -> Markdown:

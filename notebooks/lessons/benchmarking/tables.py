@@ -41,16 +41,12 @@ def steps(run: Run) -> pd.DataFrame:
     forwards = {model: _flop(run.plan, model) for model in dict.fromkeys(table["model"])}
     table["flop"] = table["model"].map(forwards) * table["phase"].map(FORWARDS)
     table["tflops"] = table["flop"] / table["ms"] / 1e9
-    datasheet = _datasheet(run)
+    datasheet = run.datasheet
     peaks = [datasheet.tflops(PEAK[precision]) if datasheet else None for precision in table["precision"]]
     table["peak_tflops"] = pd.Series(peaks, table.index, dtype=float)
     table["least_ms"] = table["flop"] / table["peak_tflops"] / 1e9
     table = limits.against_limit(table, "tflops", "peak_tflops").rename(columns={"share_of_limit": "mfu"})
     return of_run(_sorted(table.drop(columns="limit")), run)
-
-
-def _datasheet(run: Run) -> limits.Spec | None:
-    return limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
 
 
 def _flop(plan: Any, model: str) -> int:
@@ -234,7 +230,7 @@ def roofline(run: Run) -> pd.DataFrame:
     table = table[(table["flop"] > 0) & (table["moved_bytes"] > 0)].reset_index(drop=True)
     table["flop_per_byte"] = table["flop"] / table["moved_bytes"]
     table["tflops"] = table["flop"] / table["total_us"] / 1e6
-    datasheet = _datasheet(run)
+    datasheet = run.datasheet
     peak = (datasheet.tflops(PEAK[precision]) if datasheet else None) or float("nan")
     rate = (datasheet.hbm_gb_per_s if datasheet else None) or float("nan")
     memory_roof = table["flop_per_byte"] * rate / 1e3

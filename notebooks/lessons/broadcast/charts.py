@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.charts import canvas
-from labkit.charts.parts import Layer, beside, guess_line, panels, rows, run_panels, swatches
-from labkit.provenance import fact, sources
+from labkit.charts.parts import Layer, beside, guess_line, own_scales, panels, rows, run_panels, swatches
+from labkit.provenance import fact, run_name, sources
 from labkit.story import units
 from lessons.broadcast.theory import NAMES
 
@@ -212,8 +212,7 @@ def chunk_curve(*tables: pd.DataFrame) -> Figure:
         ax.set(title=_title(layers), xlabel="chunks (log)", ylim=(min(0, ax.get_ylim()[0]), None))
     axes[0].set_ylabel("% longer than with the best count")
     canvas.shared_legend(figure, axes)
-    scales = "each panel has its own scale · " if len(shown) > 1 else ""
-    return canvas.finish(figure, f"{scales}whisker: spread of the repeats · {sources(*tables)}")
+    return canvas.finish(figure, f"{own_scales(shown)}whisker: spread of the repeats · {sources(*tables)}")
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
@@ -227,15 +226,13 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         places = table["lane"].map(names.index)
         look = {"color": table["kind"].map({"host": _HOST, "peer": _PEER}), "edgecolor": "white", "linewidth": 0.5}
         ax.barh(places, table["end_ms"] - table["start_ms"], left=table["start_ms"], height=0.78, **look)
-        run = "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
-        ax.set_title(f"{run}: {NAMES[fact(table, 'method')]}, {fact(table, 'setting')}")
+        ax.set_title(f"{run_name(table)}: {NAMES[fact(table, 'method')]}, {fact(table, 'setting')}")
         ax.set(xlim=(0, None), xlabel="ms since the first copy began")
         ax.tick_params(axis="y", labelsize=8, length=0)
         ax.set_ylim(len(names) - 0.3, -0.7)
     swatches(axes[0, 0], {"host → GPU": _HOST, "GPU → GPU": _PEER})
     canvas.legend_above(axes[0, 0])
-    scales = "each panel has its own scale · " if len(tables) > 1 else ""
-    return canvas.finish(figure, f"{scales}{sources(*tables)}")
+    return canvas.finish(figure, f"{own_scales(tables)}{sources(*tables)}")
 
 
 def _ordered(table: pd.DataFrame) -> list[str]:

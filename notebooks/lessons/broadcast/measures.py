@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, datasheet, ratio, repeats, workers
+from labkit.tables.measures import Measured, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import least_seconds
@@ -32,8 +32,8 @@ def _rate(method: str) -> Callable[[Run], Measured | None]:
         seconds = Measured.of(repeats(run, "seconds", method=method, memory=memory, chunks=_CHUNKS), setting)
         if seconds is None:
             return None
-        datasheet_of, size = datasheet(run), 4 * run.plan.elements
-        host, nvlink = (datasheet_of.pcie_gb_per_s, datasheet_of.nvlink_gb_per_s) if datasheet_of else (None, None)
+        sheet, size = run.datasheet, 4 * run.plan.elements
+        host, nvlink = (sheet.pcie_gb_per_s, sheet.nvlink_gb_per_s) if sheet else (None, None)
         rates = [1e9 * (rate or math.nan) for rate in (host, nvlink)]
         return seconds.rate(size / 1e9, size / 1e9 / least_seconds(method, size, run.plan.gpus, _CHUNKS, *rates))
 

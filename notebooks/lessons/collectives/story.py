@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import fact, run_name
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
@@ -83,13 +83,13 @@ def smallest(table: pd.DataFrame) -> Markdown:
     time = _us(first["median_us"])
     if _falls(line[line["bytes"] <= last["bytes"]]):
         noise = f"up to {_size(last['bytes'])} noise is larger than what the size adds"
-        return verdict(f"{_whose(table)}: **{noise}.**", shown, summary=summary)
+        return verdict(f"{run_name(table)}: **{noise}.**", shown, summary=summary)
     if last["bytes"] == first["bytes"]:
         return verdict(
-            f"{_whose(table)}: **the time grows from the first step on**, {time} at first.", shown, summary=summary
+            f"{run_name(table)}: **the time grows from the first step on**, {time} at first.", shown, summary=summary
         )
     sizes = f"up to {_size(last['bytes'])} an all-reduce takes about as long as with {_size(first['bytes'])}"
-    sentence = f"{_whose(table)}: **{sizes}, {time}.**"
+    sentence = f"{run_name(table)}: **{sizes}, {time}.**"
     return verdict(sentence, shown, summary=summary)
 
 
@@ -104,8 +104,8 @@ def first_call(table: pd.DataFrame) -> Markdown:
     row = _in_flight(rows, _backends(rows)[0]).iloc[0]
     first, later = _us(row["first_us"]), _us(row["median_us"])
     if pd.isna(row["first_us"]) or row["first_us"] < 2 * row["median_us"]:
-        return verdict(f"{_whose(table)}: the very first call took {first}, no longer than twice a later one.")
-    return verdict(f"{_whose(table)}: **the very first call took {first}**, a later one {later}.")
+        return verdict(f"{run_name(table)}: the very first call took {first}, no longer than twice a later one.")
+    return verdict(f"{run_name(table)}: **the very first call took {first}**, a later one {later}.")
 
 
 def knee(table: pd.DataFrame) -> Markdown:
@@ -139,7 +139,7 @@ def knee(table: pd.DataFrame) -> Markdown:
     knees = f"from {_knee_of(line)} on, bytes count for more than latency"
     if _knee_of(line) is None:
         knees = "at no size that was measured do bytes count for more than latency"
-    head = f"{_whose(table)}: **{knees}.**"
+    head = f"{run_name(table)}: **{knees}.**"
     if abs(worst["residual"]) <= _GOOD:
         tail = f"One line fits every size within {units.percent(_GOOD)}."
     else:
@@ -184,7 +184,7 @@ def reached(table: pd.DataFrame) -> Markdown:
     best = rows.iloc[0]
     allows = f", {units.percent(best['share_of_limit'])} of what the links allow" if share.notna().any() else ""
     rate = units.rate(best["bus_gb_per_s"])
-    head = f"{_whose(table)}: **{best['collective']} reaches most, {rate}{allows}.**"
+    head = f"{run_name(table)}: **{best['collective']} reaches most, {rate}{allows}.**"
     if wrong:
         head = f"✘ **{wrong} settings gave wrong values, or beat the links.** {head}"
     elif rows["above_ring"].astype(bool).any():
@@ -209,7 +209,7 @@ def growth(here: pd.DataFrame, *recorded: pd.DataFrame) -> Markdown:
 
 def _grown(table: pd.DataFrame) -> list[tuple]:
     """Return per library and message: run, size, ranks, growth, a ring's two, growth as a number, its kind."""
-    name = _whose(table).lower()
+    name = run_name(table).lower()
     rows, grown = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), []
     for backend in _backends(rows):
         of_backend = rows[rows["backend"] == backend]
@@ -325,10 +325,6 @@ _RULES = {
     "More ranks cost hops more than bytes": _ranks,
     "Keep start-up outside the clock": _start,
 }
-
-
-def _whose(table: pd.DataFrame) -> str:
-    return "Recorded run" if fact(table, "source").startswith("recorded") else "This run"
 
 
 def _widest(table: pd.DataFrame, collective: str | None = _ALL_REDUCE) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def _timed(run: Run) -> pd.DataFrame:
     table["bus_gb_per_s"] = [
         bus_gb_per_s(row.collective, row.ranks, row.message_bytes, row.median_us / 1e6) for row in settings
     ]
-    gpu = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    gpu = run.datasheet
     table["limit"] = [_limit(gpu, row) for row in settings]
     table = limits.against_limit(table, "bus_gb_per_s", "limit")
     ring_limit = limits.ring_bus_limit_gb_per_s(gpu) or math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -93,7 +93,7 @@ def overlap(run: Run) -> pd.DataFrame:
     `equal`: number and sizes of calls are theory's. torch's DDP orders its buckets as its first backward went, so only
     its number of calls and its sum of bytes are compared.
     """
-    plan: Any = run.plan
+    plan = run.plan
     rows = run.entries("sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
@@ -122,13 +122,12 @@ def sending(run: Run) -> pd.DataFrame:
     Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
     verdict; least_ms is the time that the link alone needs. Flat's wait contains its two copies.
     """
-    plan: Any = run.plan
+    plan = run.plan
     table = implementations(run)
     table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
     whole = sum(messages(plan.model, "flat"))
     link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
-    spec = limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
-    rate = limits.bus_bandwidth_limit(spec, run.plan.gpus, "any")
+    rate = limits.bus_bandwidth_limit(run.datasheet, run.plan.gpus, "any")
     table["link_mib"] = link / MIB
     table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
@@ -189,7 +188,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     weight from rank 0's before the step; collectives (calls) and expected ones; largest_mib of a call; bucket_mb; and
     before_last_gradient, the calls made before the last gradient was computed.
     """
-    plan: Any = run.plan
+    plan = run.plan
     rows = run.entries("trial")
     parts = []
     for variant, group in rows.groupby("variant", sort=False):
@@ -230,7 +229,7 @@ def buckets(run: Run) -> pd.DataFrame:
     table = steps[steps["strategy"].isin(["bucketed", "overlapped"])].drop(columns=["fitted_ms"], errors="ignore")
     sent = overlap(run)[[*SETTING, "collectives", "last_mib"]].rename(columns={"collectives": "buckets"})
     table = table.merge(sent, on=SETTING, how="left").sort_values("bucket_mb", kind="stable", ignore_index=True)
-    plan: Any = run.plan
+    plan = run.plan
     total = sum(messages(plan.model, "flat")) / MIB
     table["mean_mib"] = total / table["buckets"]
     line = _line(table, total)

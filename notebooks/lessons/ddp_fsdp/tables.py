@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -112,7 +112,7 @@ def zero(*runs: Run) -> pd.DataFrame:
 
 
 def _zero_rows(run: Run) -> pd.DataFrame:
-    plan: Any = run.plan
+    plan = run.plan
     table = throughput(run)
     table = table[(table["batch"] == plan.batches[0]) & ~table["strategy"].isin(["single", "fsdp_root"])]
     table = table[["strategy", "samples_per_s", "spread_samples_per_s", "count"]].reset_index(drop=True)
@@ -134,7 +134,7 @@ def per_sample(run: Run) -> pd.DataFrame:
 
     `formula_mb` is activations by formula; `peak_mb` the slope of the peak between the two batches (none on a CPU).
     """
-    plan: Any = run.plan
+    plan = run.plan
     by = ["attention", "dropout"]
     table = rates(run, [*by, "batch", "ranks"])
     held = run.entries("memory").reindex(columns=[*by, "batch", "peak_mib"])

@@ -38,11 +38,6 @@ def sizes(plan: Sharding) -> list[int]:
     return [math.prod(shape) for shape in plan.model.shapes]
 
 
-def _plan(run: Run) -> Any:
-    """Return the run's plan; of which class is not known to the engine."""
-    return run.plan
-
-
 def memory(run: Run) -> pd.DataFrame:
     """Return one row per kernel, way, step and moment: MiB by item, their sum `predicted`, the `peak`, unexplained.
 
@@ -50,7 +45,7 @@ def memory(run: Run) -> pd.DataFrame:
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
     ranks' tensors hold of parameters, gradients and states, and the formula, whichever way shares them.
     """
-    rows, plan = run.entries("memory"), _plan(run)
+    rows, plan = run.entries("memory"), run.plan
     rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
     kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
     model, parts = sizes(plan), []
@@ -119,7 +114,7 @@ def sent(run: Run) -> pd.DataFrame:
     `equal` where these are the model's parameters once, but for a few elements of padding a call.
     """
     rows = run.entries("traffic")
-    rows = rows[(rows["rank"] == 0) & (rows["kernel"] == _plan(run).kernels[0])]
+    rows = rows[(rows["rank"] == 0) & (rows["kernel"] == run.plan.kernels[0])]
     table = rows[["way", "collective", "calls"]].reset_index(drop=True)
     table["sent_mib"] = (rows["sent_bytes"] / MIB).to_numpy()
     table["parameters_mib"] = 4 * sum(sizes(run.plan)) / MIB
@@ -141,7 +136,7 @@ def steps(run: Run) -> pd.DataFrame:
     """
     table = _parts(run)
     model, ranks = sizes(run.plan), run.plan.gpus
-    spec = _spec(run)
+    spec = run.datasheet
     hbm, link = (spec.hbm_gb_per_s, limits.ring_bus_limit_gb_per_s(spec)) if spec else (None, None)
     moved = [
         MOVED_BYTES[row.optimizer, row.kernel] * owned_elements(model, row.way, ranks) for row in table.itertuples()
@@ -177,10 +172,6 @@ def _parts(run: Run) -> pd.DataFrame:
         table = table.merge(part_rows[[*by, *column_names]].rename(columns=column_names), on=by)
     table["exposed_ms"] = table["update_ms"] - table["local_ms"]
     return table
-
-
-def _spec(run: Run):
-    return limits.spec(run.node.gpus[0].name) if run.plan.device == "cuda" and run.node.gpus else None
 
 
 def _least_sent_ms(parameters: int, ranks: int, way: str, link: float | None) -> float:

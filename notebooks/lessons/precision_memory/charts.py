@@ -11,7 +11,7 @@ import pandas as pd
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
 from labkit.charts.parts import Layer, beside, panels, rows
-from labkit.provenance import fact, sources, where
+from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS
 from lessons.precision_memory.theory.levers import LEVERS
@@ -171,7 +171,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:
     """Every lever's peak, left, and time, right, as shares of the plain step's; a dot per run."""
-    layers = [Layer(table, recorded=fact(table, "source").startswith("recorded")) for table in tables]
+    layers = [Layer(table, recorded=is_recorded(table)) for table in tables]
     names = [name for name in LEVERS if any(name in set(table["lever"]) for table in tables)]
     figure, axes = panels(2, rows=len(names), row_height=0.36, width=11.5, sharey=True)
     for ax, column, label in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.charts import canvas, parts
-from labkit.provenance import fact, sources, where
+from labkit.provenance import is_recorded, sources, where
 from labkit.story import units
 from lessons.scaling.theory import amdahl, gustafson
 
@@ -168,7 +168,7 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
             f"{_TRAININGS[row.variant]}\n{row.ranks} × {row.gpu_batch}, {row.steps} steps" for row in table.itertuples()
         ]
         places = parts.rows(ax, labels, fontsize=8.5)
-        color = canvas.RECORDED if fact(table, "source").startswith("recorded") else canvas.MEASURED
+        color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
         for place, percents in zip(places, table["percents"], strict=True):
             look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 7}
             ax.plot(percents, [place] * len(percents), "o", label="a seed" if place == 0 else None, **look)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import fact, is_recorded
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
@@ -114,7 +114,7 @@ def _setting(row: pd.Series) -> str:
 
 def _whose(table: pd.DataFrame) -> str:
     """Return whose figures a verdict gives, as the beginning of its sentence."""
-    return "In the recorded run" if fact(table, "source").startswith("recorded") else "Here"
+    return "In the recorded run" if is_recorded(table) else "Here"
 
 
 def ways_agree(table: pd.DataFrame) -> Markdown:

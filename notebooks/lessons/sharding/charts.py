@@ -12,7 +12,7 @@ from labkit.charts.ink import ink_on
 from labkit.charts.ledgers import memory_layers
 from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import trace_chart as trace_chart
-from labkit.provenance import fact, sources, where
+from labkit.provenance import fact, is_recorded, run_name, sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
@@ -106,7 +106,7 @@ def _on_all(table: pd.DataFrame) -> pd.DataFrame:
 
 def _run(table: pd.DataFrame, alone: bool = False) -> str:
     """Return whose run a panel shows, and on how many: "recorded run on 2 GPUs", or on one of them `alone`."""
-    run = "recorded run" if fact(table, "source").startswith("recorded") else "this run"
+    run = run_name(table).lower()
     device, more = ("CPU process", "CPU processes") if fact(table, "small") else ("GPU", "GPUs")
     return f"{run} on one {device}" if alone else f"{run} on {fact(table, 'ranks')} {more}"
 
@@ -114,7 +114,7 @@ def _run(table: pd.DataFrame, alone: bool = False) -> str:
 def _kept_rates(ax: Axes, table: pd.DataFrame, order: Sequence[str]) -> None:
     """Draw two bars per strategy, the large batch above the batch that is shared out."""
     parts.rows(ax, [STRATEGY_LABELS[name] for name in order])
-    color = canvas.RECORDED if fact(table, "source").startswith("recorded") else canvas.MEASURED
+    color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
     for load, opacity in _LOADS.items():
         rows = table[table["load"] == load].set_index("strategy").reindex(order)
         at = [place + (-0.2 if load == "large" else 0.2) for place in range(len(order))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, fact_or
+from labkit.provenance import fact, fact_or, is_recorded
 from labkit.story import units
 from labkit.story.conditions import EXPLAINED, host_bound
 from labkit.story.names import STRATEGY_NAMES
@@ -85,7 +85,7 @@ def small_batch(rates: pd.DataFrame) -> Markdown:
     if large is None or worst["efficiency"] > large["efficiency"] - _CLEAR:
         return verdict(f"With the report's batch every strategy keeps {kept} or more: no less than with the large one.")
     large_kept = units.percent(large["efficiency"])
-    recorded = "In the recorded run, with" if fact(rates, "source").startswith("recorded") else "With"
+    recorded = "In the recorded run, with" if is_recorded(rates) else "With"
     one_group = shared[(shared["strategy"] == "fsdp_root") & (shared["efficiency"] > worst["efficiency"] + _CLEAR)]
     fewer = "".join(
         f" As one group, in few collectives, it keeps {units.percent(share)}." for share in one_group["efficiency"]

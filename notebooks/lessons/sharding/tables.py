@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -39,7 +39,7 @@ def ladder(run: Run) -> pd.DataFrame:
 
     sm_mhz: the GPU's clock right after a step, median of the steps; NaN where it is not known.
     """
-    plan: Any = run.plan
+    plan = run.plan
     table = rungs(run, per_sample=plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
     precision = precision.mask(precision.index.str.startswith("float8"), "float8")  # the peak of its products
@@ -65,7 +65,7 @@ def float8(run: Run) -> pd.DataFrame:
 
 def batches(run: Run) -> pd.DataFrame:
     """Return per micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
-    plan: Any = run.plan
+    plan = run.plan
     table = rates(run, ["micro_batch", "batch"], per_sample=plan.sequence, unit="tokens")
     table = utilised(table, run, plan.precision)
     held = memory(run, ["micro_batch"]).set_index("micro_batch")
@@ -99,7 +99,7 @@ def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
 
 def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
     """Return the communication ledger of GPT-2, a row per setting of the columns `by` and collective."""
-    plan: Any = run.plan
+    plan = run.plan
     size = 2 if plan.precision == "bfloat16" else 4
     return ledgers.sent(
         run,
@@ -165,7 +165,7 @@ def options(run: Run) -> pd.DataFrame:
     `loss_off` is the largest relative difference of a step's loss from that of one GPU. What PowerSGD sends is the
     share that torch's own count says, because its collectives are called where ours does not see them.
     """
-    plan: Any = run.plan
+    plan = run.plan
     by = ["strategy", "option"]
     table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
     held = run.entries("memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
@@ -273,7 +273,7 @@ def projection(
     lines = fits(links_run)
     if lines.empty:
         raise ValueError("no collective was timed at two sizes")
-    plan: Any = strategies_run.plan
+    plan = strategies_run.plan
     vocabulary = int(base["vocabulary"])
     compute_s, tokens = base["step_ms"] / 1e3, int(base["micro_batch"]) * plan.sequence
     machine = {"per_node": per_node, "network_gb_per_s": network_gb_per_s}

@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import Layer, beside, guess_line, panels, rows, run_panels
+from labkit.charts.parts import Layer, beside, guess_line, own_scales, panels, rows, run_panels
 from labkit.provenance import fact, sources
 from labkit.story import units
 
@@ -175,8 +175,7 @@ def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         ax.margins(x=0.12)
         ax.set(xlabel="GB/s", title=_title(layer))
     canvas.shared_legend(figure, axes)
-    scales = "each panel has its own scale · " if len(shown) > 1 else ""
-    return canvas.finish(figure, f"{scales}{sources(here, recorded)}")
+    return canvas.finish(figure, f"{own_scales(shown)}{sources(here, recorded)}")
 
 
 def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -> Figure:

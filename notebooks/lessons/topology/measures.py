@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
-from labkit.tables.measures import Measured, datasheet, on_one, ratio, workers
+from labkit.tables.measures import Measured, on_one, ratio, workers
 from lessons.topology.plan import Copies
 from lessons.topology.tables import copies
 
@@ -45,12 +45,12 @@ def _extreme(rows: pd.DataFrame, by: list[str], which: str = "min") -> pd.Series
 
 def _host_link(run: Run, direction: str) -> Measured | None:
     """Return the rate of the slowest GPU's link with the host, used alone."""
-    repeats, limits = _extreme(_pinned(run, direction, False), ["rank"]), datasheet(run)
+    repeats, limits = _extreme(_pinned(run, direction, False), ["rank"]), run.datasheet
     return Measured.of(repeats, f"{run.plan.mib} MiB", limits and limits.pcie_gb_per_s)
 
 
 def _all_host_links(run: Run) -> Measured | None:
-    limits = datasheet(run)
+    limits = run.datasheet
     sums = _pinned(run, "host_to_gpu", True).groupby("iteration")["gb_per_s"].sum()
     limit = run.plan.gpus * limits.pcie_gb_per_s if limits and limits.pcie_gb_per_s else None
     return Measured.of(sums, f"{run.plan.mib} MiB, {workers(run)}", limit)
@@ -60,7 +60,7 @@ def _pair(run: Run, which: str) -> Measured | None:
     """Return the rate of the slowest ("min") or the fastest ("max") pair of different GPUs."""
     rows = _rows(run, "gpu_to_gpu")
     repeats = _extreme(rows[rows["source"] != rows["target"]], ["source", "target"], which)
-    return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(datasheet(run)))
+    return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(run.datasheet))
 
 
 def _pairs_apart(run: Run) -> Measured | None:
@@ -69,13 +69,13 @@ def _pairs_apart(run: Run) -> Measured | None:
 
 def _share_of_links(run: Run) -> Measured | None:
     """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches."""
-    limits = datasheet(run)
+    limits = run.datasheet
     limit = [limits.nvlink_gb_per_s] if limits and limits.nvlink_gb_per_s else []
     return ratio(_pair(run, "min"), Measured.of(limit, ""))
 
 
 def _within_a_gpu(run: Run) -> Measured | None:
-    rows, limits = _rows(run, "gpu_to_gpu"), datasheet(run)
+    rows, limits = _rows(run, "gpu_to_gpu"), run.datasheet
     copies = rows[rows["source"] == rows["target"]]
     limit = limits.hbm_gb_per_s / 2 if limits and limits.hbm_gb_per_s else None  # a copy reads and writes
     return Measured.of(_extreme(copies, ["source"]), on_one(run, f"{run.plan.mib} MiB"), limit)

@@ -64,7 +64,7 @@ def copies(run: Run) -> pd.DataFrame:
     "within", "between", "into" or "out" (of a GPU); name is what it is called on this machine.
     """
     table = run.medians(_KNOBS, "gb_per_s")
-    device, limits = run.plan.device, spec(run.node.gpus[0].name) if run.plan.device == "cuda" else None
+    device, limits = run.plan.device, run.datasheet
     same = (table["source"] == table["target"]).map({True: "within", False: "between"})
     table["path"] = table["copy"].map({"host_to_gpu": "into", "gpu_to_host": "out"}).fillna(same)
     table["name"] = table["path"].map(_PATHS[device])

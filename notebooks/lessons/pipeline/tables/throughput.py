@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.node.limits import against_limit, spec
+from labkit.node.limits import against_limit
 from labkit.provenance import made_from, of_run
 from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.simulator import speedup_limit
@@ -44,7 +44,7 @@ def precisions(run: Run) -> pd.DataFrame:
     table, plan = throughput(run), run.plan
     steps = table["mode"].map({"streaming": 1, "fenced": 1, "training": 3})
     flop = _forward_flop(plan.layers, plan.hidden, plan.sequence) * steps
-    limits = spec(run.node.gpus[0].name) if plan.device == "cuda" else None
+    limits = run.datasheet
     peaks = {name: limits.tflops(short) if limits else None for name, short in _CORES.items()}
     table = table.assign(
         tflops_per_gpu=table["samples_per_s"] * flop / table["ranks"] / 1e12,
