@@ -3,7 +3,7 @@
 import hashlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +15,15 @@ PUBLISHED = REPOSITORY / "data" / "published"  # figures that reports printed
 RECORDED = REPOSITORY / "data" / "recorded"  # runs on real nodes, replayable
 MODELS = REPOSITORY / "data" / "models"  # configurations of models, as JSON
 CIFAR10 = REPOSITORY / "data" / "cifar-10"  # where `make data` puts the images of CIFAR-10
+
+# Files of figures and models that notebooks read.
+DATA = (
+    "labkit/**/*.csv",
+    "notebooks/lessons/**/*.csv",
+    "data/models/*.json",
+    "data/published/**/*.csv",
+    "data/published/**/*.txt",
+)
 
 # The modules that define plans. A plan file names one of them, and no other module of a file's choice is imported.
 PLAN_MODULES = re.compile(r"lessons\.\w+\.plan|labkit\.engine\.call")
@@ -77,8 +86,17 @@ def source_state() -> tuple[int, int]:
 
 def source_digest() -> str:
     """Return 16 digits that differ where any source file of the workbook does, in its name or its text."""
+    return _digest_of(file for folder in CODE for file in folder.rglob("*.py"))
+
+
+def data_digest() -> str:
+    """Return 16 digits that differ where any file of figures or models does: what a notebook reads besides code."""
+    return _digest_of(file for pattern in DATA for file in REPOSITORY.glob(pattern))
+
+
+def _digest_of(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for file in sorted(file for folder in CODE for file in folder.rglob("*.py")):
+    for file in sorted(files):
         text = file.read_bytes()
         digest.update(f"{file.relative_to(REPOSITORY)} {len(text)}\n".encode())
         digest.update(text)

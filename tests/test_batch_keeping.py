@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from labkit import repository
 from labkit.batch import publish
 from labkit.batch.__main__ import main
-from labkit.batch.resume import Clock, left
+from labkit.batch.resume import Clock, left, notebook_digest, shared_digest
 from labkit.report.kept_reports import all_reports, keep_earlier_report
 from labkit.report.record import Machine, Outcome, Record
 
@@ -105,6 +106,55 @@ def test_resume_leaves_out_what_is_done_with_the_same_code_and_parameters(folder
     write_notebook(folder / "01_second.ipynb", "# Second", "2 + 2")
     run(folder, "--resume", "-p", "size", "auto")
     assert "[1/1] 01_second: ok" in capsys.readouterr().out
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Return an invented checkout: code and data of each kind, and a notebook."""
+    monkeypatch.setattr(repository, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(repository, "CODE", (tmp_path / "labkit", tmp_path / "notebooks" / "lessons"))
+    for name in CHANGED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    return tmp_path
+
+
+CHANGED = (
+    "labkit/engine/plan.py",
+    "labkit/node/specs.csv",
+    "notebooks/02_broadcast.ipynb",
+    "notebooks/lessons/broadcast/plan.py",
+    "notebooks/lessons/broadcast/claims.csv",
+    "notebooks/lessons/broadcast/measures.csv",
+    "data/models/gpt2.json",
+    "data/published/broadcast.csv",
+    "data/published/topology/h200x4.txt",
+)
+
+
+def digest(checkout, label="4 × NVIDIA H200", torch="2.9"):
+    return notebook_digest(
+        checkout / "notebooks" / "02_broadcast.ipynb", shared_digest(Machine(label, versions={"torch": torch}))
+    )
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_notebook_runs_again_where_something_that_it_reads_has_changed(checkout, name):
+    before = digest(checkout)
+    (checkout / name).write_text("texts")
+    assert digest(checkout) != before
+    (checkout / name).write_text("text")
+    assert digest(checkout) == before
+
+
+@pytest.mark.quick
+def test_a_notebook_runs_again_on_another_machine_and_where_a_file_has_moved(checkout):
+    before = digest(checkout)
+    assert len({before, digest(checkout, label="a laptop"), digest(checkout, torch="2.10")}) == 3
+    lesson = checkout / "notebooks" / "lessons" / "broadcast"
+    (lesson / "claims.csv").rename(lesson.parent / "claims.csv")
+    assert digest(checkout) != before
 
 
 def batch(folder, *arguments, **more):

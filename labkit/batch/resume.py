@@ -10,25 +10,19 @@ from typing import Any
 from labkit.report.first_page import duration
 from labkit.report.kept_reports import RECORD, all_reports
 from labkit.report.record import OK, Machine, Outcome, Record
-from labkit.repository import REPOSITORY
-
-_CODE = (
-    "labkit/**/*.py",
-    "notebooks/lessons/**/*.py",
-    "labkit/**/*.csv",
-    "data/models/*.json",
-    "data/published/**/*.csv",
-)
+from labkit.repository import data_digest, source_digest
 
 
-def digest(notebook: Path, machine: Machine) -> str:
-    """Return a digest of all that a notebook's results come from: its text, the package, the versions, the machine."""
-    files = [notebook, *sorted(path for pattern in _CODE for path in REPOSITORY.glob(pattern))]
-    total = hashlib.sha256(f"{machine.label} {sorted(machine.versions.items())}".encode())
-    for file in files:
-        total.update(file.name.encode())
-        total.update(file.read_bytes())
-    return total.hexdigest()[:16]
+def shared_digest(machine: Machine) -> str:
+    """Return a digest of what every notebook's results come from: the code, the data, the versions, the machine."""
+    about = f"{source_digest()} {data_digest()} {machine.label} {sorted(machine.versions.items())}"
+    return hashlib.sha256(about.encode()).hexdigest()[:16]
+
+
+def notebook_digest(notebook: Path, shared: str) -> str:
+    """Return a digest of all that a notebook's results come from: its name and text, and what all of them share."""
+    about = f"{shared} {notebook.name}\n".encode()
+    return hashlib.sha256(about + notebook.read_bytes()).hexdigest()[:16]
 
 
 def is_done(outcome: Outcome | None, code: str, parameters: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from labkit.batch.execute import declared, execute, read
 from labkit.batch.publish import publish, write_claims
-from labkit.batch.resume import Clock, digest, is_done
+from labkit.batch.resume import Clock, is_done, notebook_digest, shared_digest
 from labkit.card.__main__ import status_of
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
@@ -32,7 +32,8 @@ class Batch:
         self.notebooks, self.report, self.rest_of_card = notebooks, report, rest_of_card
         self.machine = machine()
         self.parameters = {path.stem: declared_by(path, parameters) for path in notebooks}
-        self.codes = {path.stem: digest(path, self.machine) for path in notebooks}
+        shared = shared_digest(self.machine)
+        self.codes = {path.stem: notebook_digest(path, shared) for path in notebooks}
         self.pages: set[str] = set()  # notebooks that have a page in this report, or will have one
 
     def run(self, resume: bool, fail_on: str | None) -> int:
