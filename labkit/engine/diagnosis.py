@@ -23,12 +23,12 @@ from labkit.engine.errors import (
     WorkerDied,
     WorkerHung,
     WorkerRaised,
-    with_limit,
 )
 from labkit.engine.json_lines import JsonLines
 from labkit.engine.log_text import clipped
 from labkit.engine.run import Run
 from labkit.engine.session import Session
+from labkit.engine.system_limits import with_limit
 
 LAST_WORDS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
 MOST_LOG = 8_000  # bytes of all ranks' logs that an error shows

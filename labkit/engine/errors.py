@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import sys
-import tempfile
 import warnings
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from labkit.engine.log_text import clipped
-from labkit.node.host import cgroups
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
-LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
 MOST_SENTENCE = 4_000  # characters: where each of many ranks stands takes some
 
 
-def with_limit(reason: str) -> str:
-    """Return the reason why a process or its files could not be had, with the system's limit where one is behind it."""
-    if "Too many open files" in reason:
-        return f"{reason} (`ulimit -n` allows {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} in each process)"
-    if "Resource temporarily unavailable" in reason or "can't start new thread" in reason:
-        return f"{reason} ({_most_processes()})"
-    if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
-        return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
-    if "No space left on device" in reason and (places := _full_places()):
-        return f"{reason} ({'; '.join(places)})"
-    return reason
-
-
-def _most_processes() -> str:
-    """Return what may bound the number of processes and threads here: the kernel tells not which of the two it was."""
-    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], most_processes()
-    bounds = [] if user == resource.RLIM_INFINITY else [f"`ulimit -u` allows {user} processes and threads"]
-    bounds += [f"pids.max of the control group {group[0]} allows {group[1]} of them in all"] if group else []
-    return ", and ".join(bounds) or "the system can have no more processes and threads"
-
-
-def _full_places() -> list[str]:
-    """Return which of the places that processes need besides the runs' folder has no room, each with what it is for."""
-    places = []
-    with suppress(OSError):  # where there is no room, Python may find no temporary folder either
-        for folder, purpose in (("/dev/shm", ", where processes share memory and locks,"), (tempfile.gettempdir(), "")):
-            disk = os.statvfs(folder)
-            if disk.f_blocks and disk.f_bavail * disk.f_frsize < LITTLE_ROOM:
-                places.append(f"{folder}{purpose} is full")
-    return places
-
-
-class Measured(Protocol):
+class RunSoFar(Protocol):
     """What an error needs of a run (run.Run), and what its reader does."""
 
     folder: Path
@@ -112,7 +74,7 @@ class RunError(ShownAsSentence, RuntimeError):
         self,
         sentence: str,
         *,
-        run: Measured,
+        run: RunSoFar,
         rank: int | None = None,
         point: int | None = None,
         detail: str = "",
@@ -151,7 +113,7 @@ class WorkerHung(RunError):
 
 
 class LauncherLost(RunError):
-    """torchrun ended, though no worker had failed."""
+    """The agent that starts the workers is lost, or cannot start them: no worker had failed."""
 
 
 class GroundLost(RunError):
@@ -169,7 +131,7 @@ class ClusterError(ShownAsSentence, RuntimeError):
 class Interrupted(ShownAsSentence, KeyboardInterrupt):
     """The user interrupted the cell; `run` keeps the rows measured so far."""
 
-    def __init__(self, run: Measured):
+    def __init__(self, run: RunSoFar):
         self.run = run
         rows = run.tally()["rows"]
         super().__init__(f"interrupted; {rows} rows were measured before that and kept in {run.folder}")
@@ -180,18 +142,6 @@ class Interrupted(ShownAsSentence, KeyboardInterrupt):
 
 class NotStarted(ShownAsSentence, KeyboardInterrupt):
     """The user interrupted a launch while it waited for GPUs; there is no run of it."""
-
-
-def most_processes(root: Path = Path("/")) -> tuple[str, int] | None:
-    """Return the name of the group, of those above this process, that allows the fewest, and how many; or None.
-
-    A container may see its own group at the top of the mount, whatever its name: the top is always looked at.
-    """
-    limits = {}
-    for name, folder in cgroups("pids", root):
-        with suppress(OSError, ValueError):  # "max", or no such group in this container
-            limits[name] = int((folder / "pids.max").read_text())
-    return min(limits.items(), key=lambda limit: limit[1]) if limits else None
 
 
 def notice(text: str, stacklevel: int = 1) -> None:

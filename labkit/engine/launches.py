@@ -20,7 +20,6 @@ from labkit.engine.errors import (
     NotStarted,
     RunError,
     WorkerDied,
-    with_limit,
 )
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import file_bytes
@@ -31,6 +30,7 @@ from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.session import Session, environment, import_path
+from labkit.engine.system_limits import with_limit
 
 LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # set for a notebook that runs unattended: its runs are found again by it
 GROWN_MIB = 100  # more memory in use after a launch than before: another program has come meanwhile

@@ -13,8 +13,9 @@ from faults_plan import Faults
 from launches import HERE, failed, soon
 
 from labkit import node
-from labkit.engine.errors import GroundLost, Interrupted, NowhereToWrite, WorkerHung, WorkerRaised, most_processes
+from labkit.engine.errors import GroundLost, Interrupted, NowhereToWrite, WorkerHung, WorkerRaised
 from labkit.engine.run import Run
+from labkit.engine.system_limits import tightest_pids_limit
 from labkit.launching import launch
 
 pytestmark = pytest.mark.timeout(120)
@@ -138,7 +139,7 @@ def test_the_control_group_that_allows_the_fewest_processes(tmp_path, groups, li
     for folder, most in limits.items():
         (group := tmp_path / "sys/fs/cgroup" / folder).mkdir(parents=True, exist_ok=True)
         (group / "pids.max").write_text(most + "\n")
-    assert most_processes(tmp_path) == fewest
+    assert tightest_pids_limit(tmp_path) == fewest
 
 
 def shared_memory(options: str) -> tuple[str, ...]:

@@ -1,0 +1,57 @@
+"""Which limit of the system is behind a process or a file that could not be had."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from labkit.node.host import cgroups
+
+LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
+
+
+def with_limit(reason: str) -> str:
+    """Return the reason why a process or its files could not be had, with the system's limit where one is behind it."""
+    if "Too many open files" in reason:
+        return f"{reason} (`ulimit -n` allows {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} in each process)"
+    if "Resource temporarily unavailable" in reason or "can't start new thread" in reason:
+        return f"{reason} ({_process_limits_text()})"
+    if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
+        return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
+    if "No space left on device" in reason and (places := _full_places()):
+        return f"{reason} ({'; '.join(places)})"
+    return reason
+
+
+def _process_limits_text() -> str:
+    """Return what may bound the number of processes and threads here: the kernel tells not which of the two it was."""
+    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], tightest_pids_limit()
+    bounds = [] if user == resource.RLIM_INFINITY else [f"`ulimit -u` allows {user} processes and threads"]
+    bounds += [f"pids.max of the control group {group[0]} allows {group[1]} of them in all"] if group else []
+    return ", and ".join(bounds) or "the system can have no more processes and threads"
+
+
+def _full_places() -> list[str]:
+    """Return which of the places that processes need besides the runs' folder has no room, each with what it is for."""
+    places = []
+    with suppress(OSError):  # where there is no room, Python may find no temporary folder either
+        for folder, purpose in (("/dev/shm", ", where processes share memory and locks,"), (tempfile.gettempdir(), "")):
+            disk = os.statvfs(folder)
+            if disk.f_blocks and disk.f_bavail * disk.f_frsize < LITTLE_ROOM:
+                places.append(f"{folder}{purpose} is full")
+    return places
+
+
+def tightest_pids_limit(root: Path = Path("/")) -> tuple[str, int] | None:
+    """Return the name of the group, of those above this process, that allows the fewest, and how many; or None.
+
+    A container may see its own group at the top of the mount, whatever its name: the top is always looked at.
+    """
+    limits = {}
+    for name, folder in cgroups("pids", root):
+        with suppress(OSError, ValueError):  # "max", or no such group in this container
+            limits[name] = int((folder / "pids.max").read_text())
+    return min(limits.items(), key=lambda limit: limit[1]) if limits else None
