@@ -17,11 +17,11 @@ from tqdm import tqdm
 from labkit.batch.publish import rebuild
 from labkit.batch.run import Batch
 from labkit.card.__main__ import add_arguments
+from labkit.engine.files import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.locks import NoLocksFolder
 from labkit.engine.plan import PARAMETERS, require_parameters
-from labkit.engine.run_folder import make_private
 from labkit.report.kept_reports import RECORD
 from labkit.report.node_lock import NodeHeld, hold_node
 from labkit.report.record import Record

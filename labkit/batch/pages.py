@@ -17,7 +17,7 @@ from nbconvert import HTMLExporter
 from nbconvert.filters import markdown2html
 from traitlets.config import Config
 
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 from labkit.report.page import COLOURS, write_page
 from labkit.report.record import Outcome
 

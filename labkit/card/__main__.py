@@ -20,9 +20,10 @@ from labkit.card.formats import measured_text
 from labkit.card.measure import measure_card
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import key_figures
+from labkit.engine.files import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.locks import NoLocksFolder
-from labkit.engine.run_folder import make_private, runs_folder
+from labkit.engine.run_folder import runs_folder
 from labkit.node import here
 from labkit.report.kept_reports import RECORD, keep_earlier_report
 from labkit.report.node_lock import NodeHeld, hold_node

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from labkit.card.cards import FILE, Card, Row, headline
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 from labkit.story.units import number
 
 CSV_FILE, JUNIT_FILE = "card.csv", "card.xml"

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
+from labkit.engine.files import why_unwritable
 from labkit.engine.run import Run
-from labkit.engine.run_folder import why_unwritable
 
 DISCARD = 9  # a port: no packet is sent to it, a route is looked up
 BACKLOG = 4096  # connections that wait to be served: workers of all nodes may come within a moment

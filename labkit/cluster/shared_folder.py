@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
+from labkit.engine.files import bounded, make_private
 from labkit.engine.json_lines import JsonLines
-from labkit.engine.run_folder import bounded, make_private, runs_folder
+from labkit.engine.run_folder import runs_folder
 
 # What takes longer goes on beside: srun brings a request, too, and nobody waits for the end of the folder.
 APPEND_SECONDS, CLEAR_SECONDS = 0.2, 1.0

@@ -16,7 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 from labkit.repository import NOTEBOOKS, REPOSITORY, chosen_notebooks
 
 ORIGINALS, EARLIER = ".originals", ".earlier"  # in the folder of copies: what they were made from; what reset put aside

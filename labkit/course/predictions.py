@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import record
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 from labkit.provenance import of_source
 from labkit.story import units
 from labkit.story.words import say

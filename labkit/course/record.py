@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 from labkit.repository import REPOSITORY
 
 FILE, VERSIONS = "coursework.json", "attempts"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import PlanError
-from labkit.engine.run_folder import name_of_user
+from labkit.engine.files import name_of_user
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: for a FIFO of that name, and for leases
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

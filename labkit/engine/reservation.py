@@ -13,9 +13,9 @@ from pathlib import Path
 from labkit import node
 from labkit.engine import locks
 from labkit.engine.errors import NotEnoughGpus, notice
+from labkit.engine.files import name_of_user
 from labkit.engine.launch_settings import limit_from_environment
 from labkit.engine.plan import Plan
-from labkit.engine.run_folder import name_of_user
 from labkit.node import Gpu, Node
 
 POLL_SECONDS = 0.1

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
+from labkit.engine.files import no_inodes, replace_file
 from labkit.engine.json_lines import file_bytes, read_lines, row_line, size_bytes, tally
 from labkit.engine.plan import Plan
-from labkit.engine.run_folder import RunFolder, fresh_folder, identity, no_inodes, replace_file, runs_folder
+from labkit.engine.run_folder import RunFolder, fresh_folder, identity, runs_folder
 from labkit.node import Node
 from labkit.node.comparability import key_conditions
 from labkit.node.conditions import Conditions

@@ -22,9 +22,9 @@ import psutil
 
 from labkit import node
 from labkit.engine.errors import notice
+from labkit.engine.files import name_of_user
 from labkit.engine.processes import MARK, UNMARKED, is_stopped
 from labkit.engine.run import Run
-from labkit.engine.run_folder import name_of_user
 from labkit.repository import REPOSITORY
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.

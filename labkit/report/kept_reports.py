@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from labkit.engine.run_folder import make_private
+from labkit.engine.files import make_private
 from labkit.report.record import OK, Record
 
 RECORD = "record.json"

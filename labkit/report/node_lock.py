@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from labkit.engine import locks
-from labkit.engine.run_folder import name_of_user
+from labkit.engine.files import name_of_user
 
 POLL_SECONDS = 0.5
 TICKETS, LOCK_FILE = "labkit-batch-", "labkit-batch.lock"

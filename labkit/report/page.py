@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 
 TITLE = "Multi-GPU training, measured"
 COLOURS = """

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labkit.engine.run_folder import replace_file
+from labkit.engine.files import replace_file
 
 OK, FAILED, INTERRUPTED = "ok", "failed", "interrupted"
 

@@ -17,10 +17,10 @@ from faults_plan import Faults
 from labkit import node
 from labkit.engine import recordings
 from labkit.engine import run as run_module
+from labkit.engine.files import replace_file
 from labkit.engine.json_lines import file_bytes
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run, read_lines
-from labkit.engine.run_folder import replace_file
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_file_that_is_replaced_keeps_its_mode_and_no_draft_stays(tmp_path):
 def test_what_is_written_is_read_whatever_the_locale(tmp_path):
     """A batch system may set LC_ALL=C, while what a node tells is no ASCII, and files are read as UTF-8."""
     file, name = tmp_path / "node.json", "Prüfstand 4 µs"
-    write = "import sys; from pathlib import Path; from labkit.engine.run_folder import replace_file as write"
+    write = "import sys; from pathlib import Path; from labkit.engine.files import replace_file as write"
     write += "; write(Path(sys.argv[1]), bytes.fromhex(sys.argv[2]).decode())"
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", write, file, name.encode().hex()], env=environment, check=True)

@@ -14,7 +14,7 @@ from labkit.course.grading import confine, evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
-from labkit.engine.run_folder import make_private, replace_file
+from labkit.engine.files import make_private, replace_file
 from labkit.report.page import page_of
 from labkit.repository import lesson_names
 

@@ -1,0 +1,100 @@
+"""Files on disks that may be full, stand still or be shared: written in one step, in bounded time, for their user."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+WRITE_SECONDS = 5.0  # for one small file; a network's file system that serves others, too, takes less than a second
+STANDS_STILL = f"a write has waited for {WRITE_SECONDS:.0f} s: its file system stands still"
+
+Value = TypeVar("Value")
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder and those above it that are missing, for this user alone: names tell who measures what."""
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def replace_file(file: Path, text: str, *, errors: str = "strict", mode: int = 0o666) -> None:
+    """Write a file in one step: a reader, and a hard link, has the old text or the new one, and nothing between.
+
+    An interrupt or a full disk leaves the old file, and no draft. Several may write the same file: the last one counts.
+    What is replaced keeps its mode; a new file has `mode` less the umask.
+    """
+    draft = file.with_name(f".{file.name}-{secrets.token_hex(4)}.part")
+    try:
+        draft.touch(mode, exist_ok=False)
+        draft.write_text(text, encoding="utf-8", errors=errors)
+        with suppress(FileNotFoundError):
+            draft.chmod(stat.S_IMODE(file.stat().st_mode))
+        draft.replace(file)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRITE_SECONDS) -> Value:
+    """Return what the action returns, or `otherwise` where it takes longer: then it goes on in a thread of its own.
+
+    No signal ends a write to a file system that stands still. Raises what the action raises within its time.
+    """
+    returned: list[Value] = []
+    raised: list[OSError] = []
+
+    def act() -> None:
+        try:
+            returned.append(action())
+        except OSError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=act, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread is to be had
+        return action()
+    thread.join(seconds)
+    for error in raised:
+        raise error
+    return returned[0] if returned else otherwise
+
+
+def why_unwritable(probe: Path) -> str:
+    """Return why a file of this name cannot be written and removed again; "" where it can."""
+    return bounded(lambda: _write_probe(probe), STANDS_STILL)
+
+
+def _write_probe(probe: Path) -> str:
+    try:
+        probe.write_bytes(bytes(4096))
+    except OSError as error:
+        return f"{error.strerror}{no_inodes(probe.parent)}"
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
+
+
+def no_inodes(folder: Path) -> str:
+    """Return a remark where the folder's disk has room for bytes, but not for another file."""
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        if disk.f_files and not disk.f_favail and disk.f_bavail:
+            return " (no inodes are left, so no file can be made)"
+    return ""
+
+
+def name_of_user(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
