@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from labkit.batch.publish import rebuild
 from labkit.batch.run import Batch
-from labkit.card.__main__ import add_arguments
+from labkit.card.options import add_arguments
 from labkit.engine.files import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.launch_settings import nodes_wanted

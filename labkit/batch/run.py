@@ -10,9 +10,9 @@ from tqdm import tqdm
 from labkit.batch.execute import declared, execute, read
 from labkit.batch.publish import publish, write_claims
 from labkit.batch.resume import Clock, is_done, notebook_digest, shared_digest
-from labkit.card.__main__ import status_of
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
+from labkit.card.options import status_of
 from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import launched_by, of_runs
 from labkit.engine.launches import LAUNCHED_FOR

@@ -1,0 +1,44 @@
+"""Options that `make card` and `make run` share, and the exit status that --fail-on asks for."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from labkit.card.cards import Card, failing
+from labkit.card.formats import measured_text
+from labkit.engine.run_folder import runs_folder
+
+LEVEL = re.compile(r"impossible|below(=\d+(\.\d+)?)?")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `make card` and `make run` share."""
+    parser.add_argument("--report", type=Path, default=runs_folder() / "report", help="the report's folder")
+    parser.add_argument(
+        "--wait", action="store_true", help="where another unattended run holds the node, wait for its end"
+    )
+    parser.add_argument(
+        "--fail-on",
+        type=level,
+        metavar="LEVEL",
+        help="end with status 3 where a key figure is impossible (LEVEL impossible), or also where one is below the "
+        "reference (below; below=5: by more than 5 percent)",
+    )
+
+
+def level(text: str) -> str:
+    """Return a level of --fail-on; argparse shows the sentence for any other text."""
+    if not LEVEL.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of: impossible, below, below=5 (percent)")
+    return text
+
+
+def status_of(card: Card, wanted: str | None) -> int:
+    """Return 3 where the card has a figure that fails at this level, and print it; else 0."""
+    rows = failing(card, wanted) if wanted else []
+    for row in rows:
+        print(f"fails on {wanted}: {row.lab}, {row.figure}: {row.verdict}, {measured_text(row)}", file=sys.stderr)
+    return 3 if rows else 0
