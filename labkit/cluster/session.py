@@ -21,7 +21,7 @@ from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
-from labkit.engine.session import LEAVE_SECONDS, Session, code_state, environment, import_path
+from labkit.engine.session import LEAVE_SECONDS, Session, agent_state, environment, import_path
 from labkit.node import Node
 from labkit.repository import source_digest, source_state
 
@@ -53,7 +53,7 @@ class NodesSession(Session):
     ):
         self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
         self.restarts = restarts  # of the job, when it began to run
-        self.kernel, self.code, self.launches, self.token = os.getpid(), code_state(), 0, ""
+        self.kernel, self.code, self.launches, self.token = os.getpid(), agent_state(), 0, ""
         self.source, self.source_state = source_digest(), source_state()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()

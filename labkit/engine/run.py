@@ -361,24 +361,19 @@ def summary(
 
 def _cost_pairs(status: dict[str, Any]) -> list[tuple[str, str]]:
     """Return time, launches, processes and GPU memory, as far as the run's status knows them."""
+    lines = []
     try:
-        return _status_pairs(status)
+        if status:
+            start, measuring = status["startup_seconds"], status["measuring_seconds"]
+            lines.append(("time", f"{status['seconds']:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
+        if status.get("launches", 1) > 1 and "processes_started" in status:
+            lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
+        if "processes_started" in status:
+            lines.append(("processes", f"{status['processes_started']} started, {status['processes_left']} left"))
+        if before := status.get("gpu_mib_before"):
+            after = status["gpu_mib_after"]
+            memory = ", ".join(f"GPU {gpu}: {mib} → {after.get(gpu)} MiB" for gpu, mib in before.items())
+            lines.append(("GPU memory", memory))
+        return [*lines, *(("held", holder) for holder in status.get("held_by_others", []))]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return [("status", f"status.json is damaged: {type(error).__name__}: {error}")] if len(status) > 1 else []
-
-
-def _status_pairs(status: dict[str, Any]) -> list[tuple[str, str]]:
-    lines = []
-    if status:
-        start, measuring = status["startup_seconds"], status["measuring_seconds"]
-        lines.append(("time", f"{status['seconds']:.1f} s: {start:.1f} s start-up, {measuring:.1f} s measuring"))
-    if status.get("launches", 1) > 1 and "processes_started" in status:
-        lines.append(("launches", f"{status['launches']}: a point ended its workers; fresh ones took up the rest"))
-    if "processes_started" in status:
-        lines.append(("processes", f"{status['processes_started']} started, {status['processes_left']} left"))
-    if before := status.get("gpu_mib_before"):
-        after = status["gpu_mib_after"]
-        lines.append(
-            ("GPU memory", ", ".join(f"GPU {gpu}: {mib} → {after.get(gpu)} MiB" for gpu, mib in before.items()))
-        )
-    return [*lines, *(("held", holder) for holder in status.get("held_by_others", []))]

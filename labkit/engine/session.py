@@ -85,7 +85,7 @@ class Session:
     _current: Self | None = None
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), code_state(), 0
+        self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), agent_state(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
         self._sockets: set[str] = set()  # of the forkserver, in that folder
@@ -165,7 +165,7 @@ class Session:
     def serves(self, *modules: str) -> bool:
         """Whether the agent lives, has its folder, knows the modules (it does the engine's), and is up to date."""
         knows_modules = all(module in self.modules or module.startswith("labkit.engine.") for module in modules)
-        return self.alive() and knows_modules and self.code == code_state() and self.has_its_folder()
+        return self.alive() and knows_modules and self.code == agent_state() and self.has_its_folder()
 
     def has_its_folder(self) -> bool:
         """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
@@ -285,7 +285,7 @@ def private_folder() -> tuple[str, int]:
             os.close(descriptor)
 
 
-def code_state() -> tuple:
+def agent_state() -> tuple:
     """Return the state of what the agent holds: the engine's newest change, and what loading depends on.
 
     A lab's own code is read anew by every worker.
