@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
@@ -16,11 +15,6 @@ ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
 
 
 PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
-
-
-def roomy() -> bool:
-    """Say whether a GPU of this node holds more than the 80 GB of the report's."""
-    return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
 
 
 @dataclass(frozen=True, kw_only=True)

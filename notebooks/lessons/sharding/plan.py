@@ -7,20 +7,110 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Self
 
+from labkit import node
+from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.gpt import LADDER, GptTraining
+from labkit.theory.gpt import VOCABULARY, gpt
+from labkit.theory.shapes import Model
+from labkit.theory.training import Training
 
 OPTIONS = ("", "recomputed", "float16 gradients", "PowerSGD")
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
+LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
+    "float32": {"micro_batch": 0},
+    "bfloat16 autocast": {"precision": "autocast"},
+    "fused attention": {"attention": "fused"},
+    "fused AdamW": {"fused": True},
+    "torch.compile": {"compiled": "blocks"},
+    "padded vocabulary": {"pad": True},
+    "bfloat16 weights": {"precision": "bfloat16"},
+    "larger micro-batch": {},
+    "one graph": {"compiled": "whole"},
+    "by hand": {"compiled": "by hand", "precision": "bfloat16"},
+    "float8 products": {"compiled": "by hand, float8"},
+}
 _WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
+_COMPILED = ("no", "blocks", "whole", "by hand", "by hand, float8")
+_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": _COMPILED}
+_ROWS = 128  # a padded vocabulary is a multiple of it, so that tensor cores need no remainder
+_SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 32}
+_SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt(GptTraining):
-    """GPT-2 Large as the report trained it: 32 sequences per step over all ranks, 8 at a time."""
+class Gpt(Training):
+    """GPT-2 Large, unless told otherwise: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
+
+    A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
+    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
+    `compiled` is "no", "blocks" (one graph for all of them, and one for the head), "whole", or "by hand": a step
+    that is written out, and needs no compiler; "by hand, float8" multiplies the blocks' matrices in float8.
+    """
 
     lab: ClassVar[str] = "sharding"
     worker: ClassVar[str] = "lessons.sharding.worker"
+    SMALL: ClassVar[dict[str, Any]] = _SMALL
+    FEW: ClassVar[int | None] = 2
+    LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
+
+    layers: int = 36
+    hidden: int = 1280
+    heads: int = 20
+    words: int = VOCABULARY
+    sequence: int = 1024
+    batch: int = 32
+    micro_batch: int = 8
+    precision: str = "bfloat16"
+    warm_ups: int = 3
+    repeats: int = 6
+
+    def validate(self) -> None:
+        if self.hidden % self.heads:
+            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
+        super().validate()
+        for knobs in self.knobs():
+            for name, allowed in _CHOICES.items():
+                self.require(name, knobs[name], allowed)
+            if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
+                raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
+
+    def model(self, vocabulary: int) -> Model:
+        """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
+        return gpt(self.layers, self.hidden, vocabulary, self.sequence)
+
+    def setting(
+        self,
+        strategy: str = "single",
+        ranks: int = 1,
+        *,
+        micro_batch: int = 0,
+        batch: int = 0,
+        precision: str = "",
+        fused: bool = True,
+        compiled: str | None = None,
+        attention: str = "fused",
+        pad: bool = True,
+        synced: str = "last",
+        times: int = 1,
+    ) -> dict[str, Any]:
+        """Return a point's knobs; without a batch, `times` micro-batches per rank. CPUs do not compile (slow)."""
+        micro = micro_batch or self.micro_batch
+        batch = batch or micro * ranks * times
+        sizes = {"strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro}
+        sizes |= {"micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused}
+        compiled = (compiled or "blocks") if self.device == "cuda" else "no"
+        rows = -(-self.words // _ROWS) * _ROWS if pad else self.words
+        return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
+
+    @classmethod
+    def full(cls, **knobs: Any) -> Self:
+        large: dict[str, Any] = {"large": cls.LARGE[0 if _roomy() else 1]} if cls.LARGE else {}
+        return super().full(**large | knobs)
+
+
+def _roomy() -> bool:
+    """Say whether a GPU of this node holds more than the 80 GB of the report's."""
+    return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt, padded
+from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt
 from labkit.theory.shapes import elements
 from labkit.worker.counting import Saved
 from lessons.sharding.plan import Batches, Profiles
@@ -144,6 +144,6 @@ def test_flop_of_the_published_model():
 
 
 @pytest.mark.parametrize(("words", "rows"), [(50257, 50304), (128, 128), (129, 256), (1, 128)])
-def test_padded_rounds_up(words, rows):
-    assert padded(words) == rows
-    assert padded(words, 1) == words
+def test_padding_rounds_the_vocabulary_up(words, rows):
+    plan = small(words=words)
+    assert (plan.setting()["vocabulary"], plan.setting(pad=False)["vocabulary"]) == (rows, words)

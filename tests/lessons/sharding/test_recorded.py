@@ -6,8 +6,9 @@ import pytest
 
 from labkit.engine.recordings import replay
 from labkit.tables.goals import scorecard_of
-from labkit.theory.gpt import LADDER, gpt
+from labkit.theory.gpt import gpt
 from lessons import sharding
+from lessons.sharding.plan import LADDER
 from lessons.sharding.tables import losses
 
 PUBLISHED = 32582  # tokens/s

@@ -8,8 +8,8 @@ from made_sharding import full, made, step_of
 
 from labkit.node.limits import spec
 from labkit.tables.goals import scorecard_of
-from labkit.theory.gpt import LADDER
 from lessons import sharding
+from lessons.sharding.plan import LADDER
 
 H200 = spec("NVIDIA H200")
 FLOP = 5_210_411_520  # a token of GPT-2 Large: 6 · 774 030 080 + 12 · 36 · 1280 · 1024

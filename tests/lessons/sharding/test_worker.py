@@ -8,10 +8,9 @@ import torch
 from muted_worker import Muted
 
 from labkit.launching import launch
-from labkit.theory.gpt import LADDER
 from lessons import sharding
 from lessons.sharding.exercises import verdict_of
-from lessons.sharding.plan import VARIANTS
+from lessons.sharding.plan import LADDER, VARIANTS
 from lessons.sharding.tables import losses as losses_of
 from lessons.sharding.worker import trials as links
 
