@@ -3,7 +3,7 @@
 from made import gpu_node, write_run
 
 from labkit.theory.traffic import traffic
-from lessons.sharding.tables import forecast
+from lessons.sharding.tables.training import forecast
 
 MIB = 2**20
 NO_MEMORY = {"status": "out of memory"}

@@ -51,7 +51,8 @@ from lessons.sharding.story import (
     what_options_cost,
     worth_it,
 )
-from lessons.sharding.tables import (
+from lessons.sharding.tables.profiles import memory_timeline, operators, profile, segments, trace_spans
+from lessons.sharding.tables.training import (
     accumulation,
     batches,
     equality,
@@ -60,18 +61,13 @@ from lessons.sharding.tables import (
     ladder,
     links,
     memory,
-    memory_timeline,
-    operators,
     options,
     overlap,
-    profile,
     projection,
     reported,
-    segments,
     sent,
     strategies,
     symptoms,
-    trace_spans,
 )
 
 _ON_TWO = ("accumulation", "asreported", "batches", "losses", "profiles", "timeline")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from labkit.tables.ledgers import ERRORS, equality
 from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
-from lessons.sharding import tables
+from lessons.sharding.tables import training
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -49,7 +49,7 @@ def _over_published(*, in_float8: bool) -> Shown:
     """Return how a run shows how many times the published rate the fastest rung reaches, in bfloat16 or in float8."""
 
     def measured(run: Run) -> Measured | None:
-        table = tables.ladder(run).dropna(subset=["tokens_per_s"])
+        table = training.ladder(run).dropna(subset=["tokens_per_s"])
         table = table[table["knob"].str.startswith("float8") == in_float8]
         if table.empty:
             return None
@@ -63,7 +63,7 @@ def _kept(strategy: str) -> Shown:
     """Return how a run shows which part of one GPU's rate each GPU keeps with the large batch."""
 
     def measured(run: Run) -> Measured | None:
-        table = tables.strategies(run)
+        table = training.strategies(run)
         chosen = (table["ranks"] == run.plan.gpus) & (table["load"] == "large") & (table["strategy"] == strategy)
         for row in table[chosen].itertuples():
             return figure(run, row.efficiency, row.spread_efficiency)
@@ -74,17 +74,17 @@ def _kept(strategy: str) -> Shown:
 
 def _unexplained(run: Run) -> Measured:
     """Return the largest unexplained share of a peak, in percent."""
-    return figure(run, 100 * float(tables.memory(run)["unexplained_share"].abs().max()))
+    return figure(run, 100 * float(training.memory(run)["unexplained_share"].abs().max()))
 
 
 def _unexplained_batch(run: Run) -> Measured:
-    table = tables.batches(run).dropna(subset=["peak_mib"])
+    table = training.batches(run).dropna(subset=["peak_mib"])
     return figure(run, 100 * float((1 - table["predicted_mib"] / table["peak_mib"]).abs().max()))
 
 
 def _unequal(run: Run) -> Measured:
     """Return how many collectives differ from the formula, in calls or in bytes."""
-    return figure(run, float((~tables.sent(run)["equal"].astype(bool)).sum()))
+    return figure(run, float((~training.sent(run)["equal"].astype(bool)).sum()))
 
 
 def _error(run: Run) -> Measured | None:
@@ -96,7 +96,7 @@ def _apart(strategy: str) -> Shown:
     """Return how a run shows by how many points the methods differ in the share of hidden communication."""
 
     def measured(run: Run) -> Measured | None:
-        table = tables.overlap(run).set_index("strategy")
+        table = training.overlap(run).set_index("strategy")
         return figure(run, table.loc[strategy, "apart_points"]) if strategy in table.index else None
 
     return measured

@@ -14,7 +14,7 @@ from labkit.story.conditions import EXPLAINED, host_bound
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
-from lessons.sharding import tables
+from lessons.sharding.tables import training
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -348,13 +348,13 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 
 
 def _knobs(runs: Mapping[str, Run]) -> str:
-    table = tables.ladder(runs["ladder"])
+    table = training.ladder(runs["ladder"])
     best = table.loc[table["tokens_per_s"].idxmax()]
     return f"{units.times(best['times_first'])} as fast with all knobs up to {best['knob']}"
 
 
 def _saving(runs: Mapping[str, Run]) -> str | None:
-    held = tables.memory(runs["strategies"])
+    held = training.memory(runs["strategies"])
     saved, ddp = _saved_share(held), _row(held, "ddp")
     if saved is None:
         return None
@@ -363,7 +363,7 @@ def _saving(runs: Mapping[str, Run]) -> str | None:
 
 
 def _enough_work(runs: Mapping[str, Run]) -> str | None:
-    rates = tables.strategies(runs["strategies"])
+    rates = training.strategies(runs["strategies"])
     both = [_row(rates, "fsdp_full", load) for load in ("large", "shared out")]
     if both[0] is None or both[1] is None:
         return None
@@ -372,7 +372,7 @@ def _enough_work(runs: Mapping[str, Run]) -> str | None:
 
 
 def _exchange(runs: Mapping[str, Run]) -> str:
-    table = tables.accumulation(runs["accumulation"])
+    table = training.accumulation(runs["accumulation"])
     row = table.query("strategy == 'ddp'").iloc[-1]
     if _disagree(table, "ddp"):
         return "DDP: less or more time, by the number of micro-batches"
@@ -383,7 +383,7 @@ def _exchange(runs: Mapping[str, Run]) -> str:
 
 
 def _hidden(runs: Mapping[str, Run]) -> str | None:
-    table = tables.overlap(runs["profiles"]).set_index("strategy")
+    table = training.overlap(runs["profiles"]).set_index("strategy")
     if "ddp" not in table.index:
         return None
     shares = table.loc["ddp", ["trace_share", "steps_share", "waits_share"]].astype(float).clip(lower=0)

@@ -9,7 +9,7 @@ from labkit.tables.goals import scorecard_of
 from labkit.theory.gpt import gpt
 from lessons import sharding
 from lessons.sharding.plan import LADDER
-from lessons.sharding.tables import losses
+from lessons.sharding.tables.training import losses
 
 PUBLISHED = 32582  # tokens/s
 

@@ -11,7 +11,7 @@ from labkit.launching import launch
 from lessons import sharding
 from lessons.sharding.exercises import verdict_of
 from lessons.sharding.plan import LADDER, VARIANTS
-from lessons.sharding.tables import losses as losses_of
+from lessons.sharding.tables.training import losses as losses_of
 from lessons.sharding.worker import trials as links
 
 CPU = torch.device("cpu")

@@ -12,11 +12,7 @@ from labkit.tables import ledgers
 from labkit.tables.alpha_beta import fits as fits
 from labkit.tables.alpha_beta import links as links
 from labkit.tables.ledgers import equality as equality
-from labkit.tables.profile import memory_timeline as memory_timeline
-from labkit.tables.profile import operators as operators
-from labkit.tables.profile import profile as profile
-from labkit.tables.profile import segments as segments
-from labkit.tables.profile import trace_spans as trace_spans
+from labkit.tables.profile import profile
 from labkit.tables.published import published
 from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
