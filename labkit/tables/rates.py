@@ -1,4 +1,4 @@
-"""Rows → samples or tokens per second, with spread, and how far strategies are apart."""
+"""Rows → samples or tokens per second, with spread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node.limits import against_limit
-from labkit.provenance import made_from, of_run
+from labkit.provenance import of_run
 from labkit.theory.gpt import flop_per_token, gpt
 
 if TYPE_CHECKING:
@@ -46,31 +46,6 @@ def with_efficiency(table: pd.DataFrame, rate: str, by: list[str], *, each: bool
     table["efficiency"] = table[rate] / (table["ranks"] if each else 1) / base
     table["spread_efficiency"] = table["efficiency"] * (table[f"spread_{rate}"] / table[rate] + base_spread / base)
     return table
-
-
-def differences(table: pd.DataFrame, to: str = "ddp", by: tuple[str, ...] = ("batch",)) -> pd.DataFrame:
-    """Return each strategy's rate over that of `to` less one, in percent, and the half-width of its spread.
-
-    `resolved` says whether the two medians differ by more than their half-spreads (half the interquartile range of
-    all steps of all seeds) together.
-    """
-    parts = []
-    for _, group in table.groupby(list(by), sort=False):
-        rows = group.set_index("strategy")
-        if to not in rows.index or ("single" in rows.index and len(rows) < 3):
-            continue
-        base = rows.loc[to]
-        others = rows.drop([to, "single"], errors="ignore").reset_index()
-        ratio = others["samples_per_s"] / base["samples_per_s"]
-        spread = (others["spread_samples_per_s"] + base["spread_samples_per_s"]) / base["samples_per_s"]
-        parts.append(
-            others[["strategy", *by, "count"]].assign(
-                percent=100 * (ratio - 1), spread_percent=100 * spread, resolved=(ratio - 1).abs() > spread
-            )
-        )
-    columns = ["strategy", *by, "count", "percent", "spread_percent", "resolved"]
-    result = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-    return made_from(result, table, to=to)
 
 
 def ladder(run: Run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFrame:

@@ -12,8 +12,8 @@ from labkit.tables import ledgers
 from labkit.tables.ledgers import BY, ERRORS, MIB, ROUNDING
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
-from labkit.tables.rates import differences, rates, with_efficiency
 from labkit.tables.rates import ladder as ladder
+from labkit.tables.rates import rates, with_efficiency
 from labkit.theory.memory import bert_activations, ledger
 from labkit.theory.shapes import bert
 from labkit.theory.traffic import Sent, through_a_link, traffic
@@ -46,10 +46,33 @@ def compared(run: Run) -> pd.DataFrame:
     percent, spread_percent, and resolved: whether the difference is more than both spreads together.
     """
     table = throughput(run)
-    columns = ["strategy", "batch", "percent", "spread_percent", "resolved"]
-    apart = differences(table)[columns].astype({"batch": table["batch"].dtype})
+    apart = _beside_ddp(table).astype({"batch": table["batch"].dtype})
     joined = table.merge(apart, on=["strategy", "batch"], how="left")
     return of_run(joined, run, batches=run.plan.batches)
+
+
+def _beside_ddp(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each strategy's rate over that of DDP less one, in percent, and the half-width of its spread.
+
+    `resolved` says whether the two medians differ by more than their half-spreads (half the interquartile range of
+    all steps of all seeds) together.
+    """
+    parts = []
+    for _, group in table.groupby("batch", sort=False):
+        rows = group.set_index("strategy")
+        if "ddp" not in rows.index or ("single" in rows.index and len(rows) < 3):
+            continue
+        base = rows.loc["ddp"]
+        others = rows.drop(["ddp", "single"], errors="ignore").reset_index()
+        ratio = others["samples_per_s"] / base["samples_per_s"]
+        spread = (others["spread_samples_per_s"] + base["spread_samples_per_s"]) / base["samples_per_s"]
+        parts.append(
+            others[["strategy", "batch"]].assign(
+                percent=100 * (ratio - 1), spread_percent=100 * spread, resolved=(ratio - 1).abs() > spread
+            )
+        )
+    columns = ["strategy", "batch", "percent", "spread_percent", "resolved"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
 def forecast(plan: Bert, row: pd.Series | dict) -> dict[str, int]:

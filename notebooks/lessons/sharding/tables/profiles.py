@@ -14,8 +14,8 @@ from labkit.tables.profile import trace_spans as trace_spans
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-SEGMENT = ["segment_mib", "allocated_mib", "largest_free_mib", "segments"]
-SHOWN = 12  # rows of a comparison, the last one included
+_SEGMENT = ["segment_mib", "allocated_mib", "largest_free_mib", "segments"]
+_SHOWN = 12  # rows of a comparison, the last one included
 
 
 def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFram
     ]
     table = table.sort_values("difference_us", key=lambda us: -us.abs(), kind="stable", ignore_index=True)
     named = table["operator"] != "other"
-    shown = table[named].head(SHOWN - 1)
+    shown = table[named].head(_SHOWN - 1)
     others = table.drop(shown.index).sum(numeric_only=True)
     rest = pd.DataFrame([{"operator": "all others", "family": "other", **others}])
     table = pd.concat([shown, rest], ignore_index=True)
@@ -59,12 +59,12 @@ def memory_timeline(run: Run, **setting: Any) -> pd.DataFrame:
 
 
 def segments(run: Run, **setting: Any) -> pd.DataFrame:
-    """Return the allocator's segments (SEGMENT) on one rank at the end of the last backward, largest first.
+    """Return the allocator's segments (_SEGMENT) on one rank at the end of the last backward, largest first.
 
     `segments` is 1, or how many small ones the last row sums. Facts: `setting`, in words; `unused_share`, of all that
     is reserved (nan where there is none).
     """
-    table = _of_one(run, "segment", SEGMENT, setting)
+    table = _of_one(run, "segment", _SEGMENT, setting)
     reserved = table["segment_mib"].sum()
     return made_from(
         table, table, unused_share=1 - table["allocated_mib"].sum() / reserved if reserved else float("nan")
