@@ -85,14 +85,6 @@ def beside(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
     ax.annotate(text, (x, y), **style)
 
 
-def same_width(axes: Iterable[Axes], room: float) -> None:
-    """Give panels that are compared one x axis, from zero to `room` times their largest end, and at least to 1."""
-    axes = list(axes)
-    end = max(1.0, *(ax.get_xlim()[1] for ax in axes))
-    for ax in axes:
-        ax.set_xlim(0, room * end)
-
-
 def own_scales(axes: Sequence[Any]) -> str:
     """Return the footer's beginning for panels that stand side by side and share no scale: nothing for one panel."""
     return "each panel has its own scale · " if len(axes) > 1 else ""

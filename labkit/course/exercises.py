@@ -228,8 +228,3 @@ def exercise_of(name: str) -> Exercise:
     """Return an exercise by its full name, such as "broadcast.pipelined"."""
     lab, _, function = name.partition(".")
     return importlib.import_module(f"lessons.{lab}").check.by_name[function]
-
-
-def named(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
-    """Return cases by a name each, for the judges that tell of a case by its name."""
-    return {f"in case {number}": tuple(arguments) for number, arguments in enumerate(inputs, start=1)}

@@ -1,4 +1,4 @@
-"""What strategies and attentions are called: in full in a sentence, short as a label on a chart."""
+"""What strategies are called: in full in a sentence, short as a label on a chart."""
 
 from __future__ import annotations
 
@@ -17,16 +17,4 @@ STRATEGY_LABELS = STRATEGY_NAMES | {
     "fsdp_root": "FSDP, one group",
     "fsdp_grad": "FSDP, gradient-only",
     "fsdp_full": "FSDP, full",
-}
-ATTENTION_NAMES = {
-    "plain": "plain attention",
-    "by_hand": "plain, softmax by hand",
-    "compiled": "plain, compiled",
-    "tiled": "tiles in PyTorch",
-    "flash": "our FlashAttention",
-    "hopper_forward": "ours, forward for Hopper",
-    "hopper": "ours, for Hopper",
-    "hopper_exact": "ours, for Hopper, exact sums",
-    "sdpa_flash": "SDPA-flash",
-    "sdpa_cudnn": "cuDNN",
 }

@@ -174,12 +174,6 @@ def on_one(run: Run, text: str) -> str:
     return text if run.plan.device == "cuda" else f"{text}, CPU processes"
 
 
-def message(size_bytes: float) -> str:
-    """Return the size of a message as a setting says it: "1024 MiB", "1 KiB"."""
-    mib = size_bytes / 2**20
-    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / 2**10:g} KiB"
-
-
 def most_per_second(run: Run, flop: float, precision: str, gpus: int = 1) -> float | None:
     """Return how many things of `flop` operations each these GPUs can do per second, by their datasheet."""
     tflops = run.datasheet.tflops(PEAK[precision]) if run.datasheet else None

@@ -17,8 +17,6 @@ SIZES = {  # hidden, inner, layers, heads
     for name, knobs in CONFIGURATIONS.items()
 }
 VOCABULARY: int = CONFIGURATIONS["xl"]["vocab_size"]
-# For CPUs: a sixteenth as wide, a sixth as deep, with two heads each; the five keep their order in width and in depth.
-SMALL_SIZES = {name: (hidden // 16, inner // 16, layers // 6, 2) for name, (hidden, inner, layers, _) in SIZES.items()}
 SMALL_VOCABULARY, SMALL_SEQUENCE = 500, 32
 
 

@@ -16,8 +16,7 @@ from labkit.charts.parts import bars, beside, own_scales, panels, swatches
 from labkit.charts.parts import rows as named_rows
 from labkit.provenance import fact, fact_or, sources, where
 from labkit.story import units
-from labkit.story.names import ATTENTION_NAMES
-from lessons.attention.theory import FULL, SKIPPED, Step
+from lessons.attention.theory import ATTENTION_NAMES, FULL, SKIPPED, Step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,10 +11,10 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, where
 from labkit.story import units
-from labkit.story.names import ATTENTION_NAMES
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed
 from lessons.attention.tables import memory, speed
+from lessons.attention.theory import ATTENTION_NAMES
 
 Runs = Mapping[str, Any]  # a run by the name of its plan, such as "memory"
 _OURS = "flash"

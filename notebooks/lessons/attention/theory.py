@@ -10,6 +10,18 @@ from dataclasses import dataclass
 from math import exp
 from typing import NamedTuple
 
+ATTENTION_NAMES = {
+    "plain": "plain attention",
+    "by_hand": "plain, softmax by hand",
+    "compiled": "plain, compiled",
+    "tiled": "tiles in PyTorch",
+    "flash": "our FlashAttention",
+    "hopper_forward": "ours, forward for Hopper",
+    "hopper": "ours, for Hopper",
+    "hopper_exact": "ours, for Hopper, exact sums",
+    "sdpa_flash": "SDPA-flash",
+    "sdpa_cudnn": "cuDNN",
+}
 # "kept": what autograd saves for backward, of it K and V the caller's. The others are beyond Q, K, V and dO: at most in
 # forward, "held" between forward and backward, at most in backward.
 MOMENTS = ("kept", "forward", "held", "backward")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, message, workers
+from labkit.tables.measures import Measured, figure, workers
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
 
@@ -36,6 +36,12 @@ def _row(run: Run, collective: str, clock: str, largest: bool) -> pd.Series | No
     return None if rows.empty else rows.loc[rows["bytes"].idxmax() if largest else rows["bytes"].idxmin()]
 
 
+def _size_text(size_bytes: float) -> str:
+    """Return the size of a message as a setting says it: "1024 MiB", "1 KiB"."""
+    mib = size_bytes / 2**20
+    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / 2**10:g} KiB"
+
+
 def _bus(collective: str) -> Shown:
     """Return how a run gives the bus bandwidth of the largest message."""
 
@@ -43,7 +49,7 @@ def _bus(collective: str) -> Shown:
         row = _row(run, collective, "in flight", largest=True)
         if row is None:
             return None
-        rate, setting = row["bus_gb_per_s"], f"{message(row['bytes'])}, {workers(run)}"
+        rate, setting = row["bus_gb_per_s"], f"{_size_text(row['bytes'])}, {workers(run)}"
         half = rate * row["spread_us"] / row["median_us"]
         return Measured(rate, rate - half, rate + half, int(row["count"]), setting, row["limit"])
 
@@ -54,7 +60,7 @@ def _one_small_call(run: Run) -> Measured | None:
     row = _row(run, "all-reduce", "one call", largest=False)
     if row is None:
         return None
-    time, half, setting = row["median_us"], row["spread_us"], f"{message(row['bytes'])}, {workers(run)}"
+    time, half, setting = row["median_us"], row["spread_us"], f"{_size_text(row['bytes'])}, {workers(run)}"
     return Measured(time, time - half, time + half, int(row["count"]), setting)
 
 

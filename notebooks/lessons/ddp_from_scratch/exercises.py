@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, named
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import edited, line_up, why
 from labkit.course.verdict import RIGHT, WRONG, Verdict
@@ -180,6 +181,11 @@ def _totals(random: Random) -> list:
     return drawn
 
 
+def _cases_by_name(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
+    """Return cases by a name each."""
+    return {f"in case {number}": tuple(arguments) for number, arguments in enumerate(inputs, start=1)}
+
+
 def _arrivals(random: Random) -> list:
     drawn = []
     for unused in (0, 0, 0, 1):
@@ -212,7 +218,7 @@ check = Exercises(
         list(SETTINGS.values()),
         judge_started,
         grade=CORE,
-        cases=Cases(_arrivals, lambda given, inputs: judge_started(given, named(inputs))),
+        cases=Cases(_arrivals, lambda given, inputs: judge_started(given, _cases_by_name(inputs))),
         hints=(
             "When may bucket 1 be sent if it is full before bucket 0? Look at the example in the text.",
             "Keep the set of gradients that have arrived, and the number of the next bucket to send. After "

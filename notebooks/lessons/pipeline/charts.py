@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import own_scales, panels, rows, same_width, swatches
+from labkit.charts.parts import own_scales, panels, rows, swatches
 from labkit.provenance import fact, fact_or, run_name, sources
 from labkit.story import units
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES, layers_of
@@ -214,6 +214,8 @@ def bubble_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         ax.set(title=f"{_whose(table)}, {count} micro-batches", xlabel="bubble, % of the ranks' time")
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
-    same_width(axes, 1.12)
+    end = max(1.0, *(ax.get_xlim()[1] for ax in axes))  # one scale from zero: the panels are compared
+    for ax in axes:
+        ax.set_xlim(0, 1.12 * end)
     canvas.legend_above(axes[0], markerscale=0.7)
     return canvas.finish(figure, sources(*tables))
