@@ -49,7 +49,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def held(tensors: Iterable[torch.Tensor]) -> int:
+def held_bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes that this rank holds of some tensors."""
     return sum(local(tensor).nbytes for tensor in tensors)
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import clock_mhz, fence
-from labkit.worker.strategies import held, local, whole, wrap
+from labkit.worker.strategies import held_bytes, local, whole, wrap
 
 Batch = tuple[torch.Tensor, ...]
 
@@ -95,9 +95,9 @@ class Trainer:
         ]
         gradients = [weight.grad for weight in self.weights() if weight.grad is not None]
         return {
-            "parameters": held(self.weights()),
-            "gradients": held(gradients),
-            "optimizer": held(states) + held(getattr(self.optimizer, "masters", [])),
+            "parameters": held_bytes(self.weights()),
+            "gradients": held_bytes(gradients),
+            "optimizer": held_bytes(states) + held_bytes(getattr(self.optimizer, "masters", [])),
         }
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from labkit.theory.transformer import TransformerPlan
+
 BASE = 10_000.0  # of the rotations' wavelengths (Su and others, "RoFormer", 2021)
 
 
@@ -55,6 +57,13 @@ class Transformer(nn.Module):
         for block in self.blocks:
             hidden = block(hidden, self.turn[:, : tokens.shape[1]])
         return functional.cross_entropy(self.head(self.norm(hidden)).flatten(0, 1), targets.flatten())
+
+
+def seeded_transformer(plan: TransformerPlan, seed: int, device: torch.device) -> Transformer:
+    """Return the plan's model on the device, with the seed's weights."""
+    torch.manual_seed(seed)
+    with device:
+        return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
 
 
 def rotations(sequence: int, width: int) -> torch.Tensor:

@@ -13,13 +13,14 @@ from torch import nn
 from labkit.launching import launch
 from labkit.repository import REPOSITORY
 from labkit.worker.trace import GAP_US
+from labkit.worker.transformer import seeded_transformer
 from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
 from lessons.ddp_from_scratch.theory import MIB
 from lessons.ddp_from_scratch.worker.equality import Probe, samples_of
 from lessons.ddp_from_scratch.worker.issued import Issued, wrap
 from lessons.ddp_from_scratch.worker.replicas import Bucketed
-from lessons.ddp_from_scratch.worker.steps import built, run_point
+from lessons.ddp_from_scratch.worker.steps import run_point
 
 MODEL = {"layers": 2, "repeats": 2, "seeds": (0,)}
 
@@ -242,7 +243,7 @@ def test_a_point_out_of_memory_leaves_the_model_as_it_was(alone, strategy):
 
     plan = Implementations.small(gpus=1, device="cpu", layers=1)
     point = next(point for point in plan.points() if point.strategy == strategy)
-    model = built(plan, torch.device("cpu"))
+    model = seeded_transformer(plan, 0, torch.device("cpu"))
     worker = SimpleNamespace(plan=plan, device=torch.device("cpu"), rank=0, state=model, time=out_of_memory)
     with pytest.raises(torch.OutOfMemoryError):
         run_point(worker, point)

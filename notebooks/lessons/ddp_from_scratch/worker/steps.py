@@ -14,8 +14,8 @@ from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as settle
 from labkit.worker.trace import traced
 from labkit.worker.trainer import adamw
-from labkit.worker.transformer import Transformer
-from lessons.ddp_from_scratch.plan import Equality, Profiles, Replicas, Trial
+from labkit.worker.transformer import Transformer, seeded_transformer
+from lessons.ddp_from_scratch.plan import Equality, Profiles, Trial
 from lessons.ddp_from_scratch.worker.equality import compare, try_variant
 from lessons.ddp_from_scratch.worker.issued import Issued, wrap
 
@@ -27,14 +27,7 @@ MIB = 2**20
 def prepare(worker: Worker) -> Transformer | None:
     """Build the model once, because building XL takes longer than its steps; every strategy wraps the same model."""
     settle(worker)
-    return None if isinstance(worker.plan, Equality | Trial) else built(worker.plan, worker.device)
-
-
-def built(plan: Replicas, device: torch.device, seed: int = 0) -> Transformer:
-    """Return the plan's transformer on the device."""
-    torch.manual_seed(seed)
-    with device:
-        return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
+    return None if isinstance(worker.plan, Equality | Trial) else seeded_transformer(worker.plan, 0, worker.device)
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
@@ -43,7 +36,8 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Equality):
         compare(worker, point)
     elif isinstance(worker.plan, Trial):
-        try_variant(worker, point, built(worker.plan, worker.device, worker.rank), built(worker.plan, worker.device))
+        models = (seeded_transformer(worker.plan, seed, worker.device) for seed in (worker.rank, 0))
+        try_variant(worker, point, *models)
     else:
         run_point(worker, point)
         forget(worker)

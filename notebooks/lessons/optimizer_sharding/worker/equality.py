@@ -9,8 +9,10 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+from labkit.worker.strategies import held_bytes
+from labkit.worker.transformer import seeded_transformer
 from lessons.optimizer_sharding.worker.sharded import ShardedOptimizer
-from lessons.optimizer_sharding.worker.training import average, batch, held, made, states, transformer
+from lessons.optimizer_sharding.worker.training import average, batch, make_optimizer, states
 
 _FROZEN = ("frozen", "unfrozen")
 
@@ -21,7 +23,7 @@ class Side:
     def __init__(self, worker: Worker, point: SimpleNamespace, way: str, sharded: type = ShardedOptimizer):
         self.worker, self.case = worker, getattr(point, "case", "scheduler")
         self.point, self.sharded, self.asked = type(point)(**vars(point) | {"way": way}), sharded, 0
-        self.model: Any = transformer(worker.plan, point.seed, worker.device)
+        self.model: Any = seeded_transformer(worker.plan, point.seed, worker.device)
         self.batch = batch(worker.plan, point.seed, worker.rank, worker.device)
         if self.case == "tied":
             self.model.head.weight = self.model.embedding.weight
@@ -33,7 +35,7 @@ class Side:
             self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
 
     def _made(self, way: str, parameters, group: Any = None) -> Any:
-        return made(parameters, type(self.point)(**vars(self.point) | {"way": way}), group, self.sharded)
+        return make_optimizer(parameters, type(self.point)(**vars(self.point) | {"way": way}), group, self.sharded)
 
     def first_groups(self) -> list:
         """Return the parameters, or groups of them, that the optimizer starts with."""
@@ -107,7 +109,7 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
 def differences(sharded: Side, unsharded: Side, start: list[torch.Tensor]) -> dict[str, float]:
     """Return error, moved, drift and state_share of the two sides."""
     pairs = list(zip(sharded.model.parameters(), unsharded.model.parameters(), start, strict=True))
-    whole = held(states(unsharded.optimizer))
+    whole = held_bytes(states(unsharded.optimizer))
     return {
         "error": max(
             ((weight - right_weight).abs().max() / right_weight.abs().max()).item() for weight, right_weight, _ in pairs
@@ -117,7 +119,7 @@ def differences(sharded: Side, unsharded: Side, start: list[torch.Tensor]) -> di
             for _, right_weight, start_weight in pairs
         ),
         "drift": max(_spread(weight) for weight, *_ in pairs),
-        "state_share": held(states(sharded.optimizer)) / whole if whole else 0.0,
+        "state_share": held_bytes(states(sharded.optimizer)) / whole if whole else 0.0,
     }
 
 

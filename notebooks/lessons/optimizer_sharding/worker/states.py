@@ -16,7 +16,8 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
     goes the way of the parameters.
     """
     local_states = {
-        piece.number: {name: _told(value, piece) for name, value in state.items()} for piece, state in held(bucket)
+        piece.number: {name: _told(value, piece) for name, value in state.items()}
+        for piece, state in pieces_with_state(bucket)
     }
     all_states = {}
     for text in _gather_texts(
@@ -28,7 +29,7 @@ def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
     }
     for name, dtype in sorted(cut_dtypes.items()):
         flat = torch.zeros_like(bucket.flat, dtype=dtype)
-        for piece, state in held(bucket):
+        for piece, state in pieces_with_state(bucket):
             if _is_cut(state.get(name), piece):
                 at = piece.own.storage_offset()
                 flat[at : at + piece.own.numel()] = state[name]
@@ -81,7 +82,7 @@ def take(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
     bucket.optimizer.load_state_dict(bucket.optimizer.state_dict() | {"state": cut})
 
 
-def held(bucket) -> list[tuple[Any, dict[str, Any]]]:
+def pieces_with_state(bucket) -> list[tuple[Any, dict[str, Any]]]:
     """Return the bucket's pieces that have a state here, with it."""
     states = bucket.optimizer.state
     return [(piece, states[piece.own]) for piece in bucket.pieces if states.get(piece.own)]

@@ -14,7 +14,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import Collectives, Saved
-from labkit.worker.transformer import Transformer
+from labkit.worker.strategies import held_bytes
+from labkit.worker.transformer import seeded_transformer
 from lessons.optimizer_sharding.plan import Sharding
 from lessons.optimizer_sharding.worker.sharded import ShardedOptimizer
 
@@ -30,7 +31,7 @@ _KINDS = {
 _SMALL_BYTES = 2**20  # of a gradient that is not worth a call of its own
 
 
-def made(
+def make_optimizer(
     parameters: Iterable,
     point: SimpleNamespace,
     group: dist.ProcessGroup | None = None,
@@ -76,11 +77,6 @@ def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None 
         gradient.copy_(mean.view_as(gradient))
 
 
-def held(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes of some tensors."""
-    return sum(tensor.nbytes for tensor in tensors)
-
-
 class Replica:
     """The course's transformer on one rank, equal on all, with the point's optimizer, and a batch of its own."""
 
@@ -92,8 +88,8 @@ class Replica:
         device: torch.device,
         group: dist.ProcessGroup | None = None,
     ):
-        self.model = transformer(plan, point.seed, device)
-        self.optimizer = made(self.model.parameters(), point, group)
+        self.model = seeded_transformer(plan, point.seed, device)
+        self.optimizer = make_optimizer(self.model.parameters(), point, group)
         self.batch, self.group = batch(plan, point.seed, rank, device), group
 
     def forward(self) -> torch.Tensor:
@@ -112,13 +108,6 @@ class Replica:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss
-
-
-def transformer(plan: Sharding, seed: int, device: torch.device) -> Transformer:
-    """Return the plan's model with the seed's weights."""
-    torch.manual_seed(seed)
-    with device:
-        return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
 
 
 def batch(plan: Sharding, seed: int, rank: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -215,9 +204,9 @@ class Ledger:
         """Append what this rank holds now."""
         parameters = list(replica.model.parameters())
         row = {
-            "parameters": held(parameters),
-            "states": held(states(replica.optimizer)),
-            "gradients": held(parameter.grad for parameter in parameters if parameter.grad is not None),
+            "parameters": held_bytes(parameters),
+            "states": held_bytes(states(replica.optimizer)),
+            "gradients": held_bytes(parameter.grad for parameter in parameters if parameter.grad is not None),
         }
         if self.gpu:
             self.worker.synchronize()
