@@ -25,11 +25,6 @@ def as_table(table: pd.DataFrame, digits: int = 3) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def text(markdown: Markdown) -> str:
-    """Return the sentences as a string, to be put into others."""
-    return markdown.data or ""
-
-
 def listed(items: Iterable[object]) -> str:
     """Join as one says it: "a", "a and b", "a, b and c"; "none" of no items."""
     *most, last = [str(item) for item in items] or ["none"]

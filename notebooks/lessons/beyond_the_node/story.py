@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _NEAR = 0.1  # of the rate that was set
 _SAME = 0.05  # two times within 5 % are called equal
-_ENOUGH = 0.9  # of the speed of computing alone
 _BYTES_NEAR = 0.1  # packet headers take 4 %, small messages more
 
 

@@ -122,7 +122,6 @@ def steps_seconds(steps: int, message_bytes: float, ranks: int, alpha_s: float, 
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "send/recv")
 GB = 1e9
-AGAINST_GOAL, AGAINST_FROM_BYTES = 0.98, 64 * 2**20  # of nccl-tests' bus bandwidth, for messages from 64 MiB on
 
 
 def bus_factor(collective: str, ranks: int) -> float:

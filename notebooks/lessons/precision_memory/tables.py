@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 DTYPES = ["what", "float32", "float16", "bfloat16"]
-SPEEDS = ["model", "phase", "precision"]
 BY = ["precision", "sequence", "phase"]
 _EXACT = VALUE * STEPS
 _SAME = 0.01  # of a peak
