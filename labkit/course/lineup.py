@@ -28,7 +28,7 @@ def lined_up(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: zlib.crc32(name.encode())))
 
 
-def edited(text: str, edits: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
+def with_bugs(text: str, edits: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
     """Return the code of each bug: `text`, the right program, with what the bug replaces, (old, new), once each.
 
     Raises ValueError where an old part is not in the text exactly once.

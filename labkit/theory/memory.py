@@ -5,6 +5,10 @@ from __future__ import annotations
 from labkit.theory.shapes import Model, elements, shard
 
 ITEMS = ("parameters", "gradients", "optimizer", "activations", "gathered", "buffers")
+BYTES_PER_PARAMETER = {  # of the weight (and of its gradient), of the optimizer's states
+    "float32": (4, 8),  # AdamW's two moments
+    "bfloat16": (2, 12),  # and the float32 copy of the weight
+}
 
 
 def bert_activations(
@@ -101,9 +105,3 @@ def held_at(
         "gathered": gathered,
         "buffers": buffers,
     }
-
-
-PRECISIONS = {  # bytes per parameter: the weight (and its gradient), the optimizer's states
-    "float32": (4, 8),  # AdamW's two moments
-    "bfloat16": (2, 12),  # and the float32 copy of the weight
-}

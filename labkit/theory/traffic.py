@@ -18,7 +18,9 @@ class Sent(NamedTuple):
     bytes: int
 
 
-def buckets(shapes: tuple[Shape, ...], element_bytes: int = 4, cap: int = BUCKET, first: int = FIRST_BUCKET) -> int:
+def bucket_count(
+    shapes: tuple[Shape, ...], element_bytes: int = 4, cap: int = BUCKET, first: int = FIRST_BUCKET
+) -> int:
     """Return into how many buckets DistributedDataParallel puts the gradients of these parameters.
 
     The last parameter's gradient is ready first, so buckets fill from the end; one is closed once it holds its cap.
@@ -45,7 +47,11 @@ def traffic(
         return []
     if strategy == "ddp":
         sent = [
-            Sent("all-reduce", synced * buckets(model.shapes, element_bytes), synced * model.parameters * element_bytes)
+            Sent(
+                "all-reduce",
+                synced * bucket_count(model.shapes, element_bytes),
+                synced * model.parameters * element_bytes,
+            )
         ]
         return sent + ([Sent("broadcast", synced, synced * model.buffers_bytes)] if model.buffers_bytes else [])
     whole = element_bytes * ranks

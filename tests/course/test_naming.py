@@ -9,7 +9,7 @@ import re
 import pytest
 
 from labkit.course import record
-from labkit.course.lineup import Naming, edited, one_below_another
+from labkit.course.lineup import Naming, one_below_another, with_bugs
 from labkit.course.source import code_of
 from labkit.course.verdict import WRONG, Verdict
 from labkit.repository import LESSONS, lesson_names
@@ -54,10 +54,10 @@ def test_no_suspect_holds_what_an_exercise_asks_for(lab):
 
 
 def test_an_edit_that_does_not_fit_is_an_error():
-    assert edited("a = 1\nb = 2\n", {"one": [("b = 2", "b = 3")]}) == {"one": "a = 1\nb = 3"}
+    assert with_bugs("a = 1\nb = 2\n", {"one": [("b = 2", "b = 3")]}) == {"one": "a = 1\nb = 3"}
     for old in ("c", "="):
         with pytest.raises(ValueError, match="one"):
-            edited("a = 1\nb = 2\n", {"one": [(old, "")]})
+            with_bugs("a = 1\nb = 2\n", {"one": [(old, "")]})
 
 
 def test_code_is_text_and_each_box_has_a_label_and_takes_the_keyboard():

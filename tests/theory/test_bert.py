@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert, elements, shard
-from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, buckets, through_a_link, traffic
+from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, bucket_count, through_a_link, traffic
 from labkit.worker.bert import Bert, samples
 from labkit.worker.counting import Saved
 from lessons.ddp_fsdp.plan import Strategies
@@ -54,15 +54,17 @@ def torchs(shapes, element_bytes: int, cap: int, first: int) -> int:
 @settings(max_examples=200, deadline=None)
 @given(SHAPES, st.sampled_from([2, 4]), st.integers(1, 20_000), st.integers(1, 2_000))
 def test_any_gradients_fill_the_buckets_that_torch_makes(shapes, element_bytes, cap, first):
-    assert buckets(shapes, element_bytes, cap, first) == torchs(shapes, element_bytes, cap, first)
+    assert bucket_count(shapes, element_bytes, cap, first) == torchs(shapes, element_bytes, cap, first)
 
 
 def test_models_fill_the_buckets_that_torch_makes():
     assert dist._DEFAULT_FIRST_BUCKET_BYTES == FIRST_BUCKET
     for model in (BASE, bert(128, 4, 1000, 512), bert(1024, 24, 30522, 512)):
         for element_bytes in (2, 4):
-            assert buckets(model.shapes, element_bytes) == torchs(model.shapes, element_bytes, BUCKET, FIRST_BUCKET)
-    assert buckets(((4,), (4,)), 4, 16, 16) == 2, "a bucket that is just full is closed"
+            assert bucket_count(model.shapes, element_bytes) == torchs(
+                model.shapes, element_bytes, BUCKET, FIRST_BUCKET
+            )
+    assert bucket_count(((4,), (4,)), 4, 16, 16) == 2, "a bucket that is just full is closed"
 
 
 @pytest.mark.parametrize(("ranks", "held"), [(1, 66), (2, 33), (3, 4 + 3 * (4 + 2) + 2), (4, 2 + 3 * (4 + 2) + 2)])

@@ -11,10 +11,10 @@ from labkit.tables.published import published
 from lessons.accounting.theory import (
     COURSE_MESH,
     XXL,
+    bytes_of,
     devices,
     least_tokens,
     number_in,
-    of,
     parts_bytes,
     smallest_fsdp,
     times,
@@ -47,7 +47,7 @@ def _bound_above() -> str:
 FIGURES = {
     "devices_needed": Figures(_printed("H100 80GB equivalents"), lambda: devices(_STATES, 80), agrees),
     "shards": Figures(
-        _printed("smallest N_FSDP under 95 GB"), lambda: (smallest_fsdp(XXL, 0, of(95, "GB")) or 0) - 1, agrees
+        _printed("smallest N_FSDP under 95 GB"), lambda: (smallest_fsdp(XXL, 0, bytes_of(95, "GB")) or 0) - 1, agrees
     ),
     "activations_per_device": Figures(
         _printed("activations per token that a sharded device holds"),

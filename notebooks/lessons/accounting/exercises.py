@@ -14,11 +14,22 @@ from IPython.display import HTML
 
 from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
-from lessons.accounting.theory import COURSE_MESH, KINDS, WHOLE, XXL, Mesh, Model, devices, least_tokens, of, times
+from lessons.accounting.theory import (
+    COURSE_MESH,
+    KINDS,
+    WHOLE,
+    XXL,
+    Mesh,
+    Model,
+    bytes_of,
+    devices,
+    least_tokens,
+    times,
+)
 
 _EVEN_GIB = 80 * 10**9 / 2**30  # 80 GB exactly, for that is a binary fraction
 SIZES = ((3276, 80), (3276, 95), (4096, 1), (_EVEN_GIB, 80), (75, 80), (0.5, 24), (1000, 141))  # GiB, GB a device
@@ -53,7 +64,7 @@ def _batches(random: Random) -> list:
 
 
 def _quotient(gib: float, gb: float) -> float:
-    return of(gib, "GiB") / of(gb, "GB")
+    return bytes_of(gib, "GiB") / bytes_of(gb, "GB")
 
 
 _MIXED = "that divides GiB by GB, and these are different units"
@@ -61,7 +72,7 @@ _DOWN = "that is rounded down, so what is left over has no device"
 judge_devices = judge_of(
     "devices_needed",
     SIZES,
-    lambda gib, gb: devices(of(gib, "GiB"), gb),
+    lambda gib, gb: devices(bytes_of(gib, "GiB"), gb),
     (
         Mistake("unrounded", _quotient, "the number of devices is whole"),
         *(
@@ -211,9 +222,9 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
     if abs(per_number / 2 - 1) > _SAME_ACCOUNT:
         cause = ", its bits taken for bytes" if abs(per_number / 2 / _BITS - 1) < _SAME_ACCOUNT else ""
         faults["activations"] = f"an activation in bfloat16 takes {units.number(per_number)} bytes, not 2{cause}"
-    total, room = sum(account[kind] for kind in KINDS), account["devices"] * of(LABEL_GB, "GB")
+    total, room = sum(account[kind] for kind in KINDS), account["devices"] * bytes_of(LABEL_GB, "GB")
     if room < total:
-        enough = account["devices"] * of(LABEL_GB, "GiB") >= total
+        enough = account["devices"] * bytes_of(LABEL_GB, "GiB") >= total
         if_gib = "; they would do if the label meant GiB" if enough else ""
         sizes = [f"{units.number(size / units.GB, 4)} GB" for size in (room, total)]
         faults["devices"] = f"{account['devices']} devices hold {sizes[0]} of its own {sizes[1]}{if_gib}"
@@ -241,7 +252,7 @@ def account(parameters, tokens):
     batch = least_compute_bound_tokens() * 1.25
     return held, devices, batch
 """
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "mixed_units": [("ceil(total / (80 * 10**9))", "ceil(total / 2**30 / 80)")],

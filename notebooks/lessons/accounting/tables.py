@@ -26,11 +26,11 @@ from lessons.accounting.theory import (
     XXL,
     Mesh,
     Model,
+    bytes_of,
     devices,
     held,
     least_tokens,
     number_in,
-    of,
     times,
 )
 
@@ -73,7 +73,7 @@ def labels(model: Model = XXL) -> pd.DataFrame:
     The driver's is what nvidia-smi prints for an H100 80GB HBM3.
     """
     total = states_bytes(model)
-    rows = [(reading, of(*label), devices(total, *label)) for reading, label in _H100.items()]
+    rows = [(reading, bytes_of(*label), devices(total, *label)) for reading, label in _H100.items()]
     table = pd.DataFrame(rows, columns=["reading", "device_bytes", "devices"])
     table["gb"], table["gib"] = (number_in(unit, table["device_bytes"]) for unit in ("GB", "GiB"))
     return of_source(table, _COUNTED, total_bytes=total)
@@ -108,7 +108,8 @@ def over_devices(tokens: Sequence[int] = (0, TOKENS)) -> pd.DataFrame:
             sizes = {kind: float(number_in("GB", size)) for kind, size in held(XXL, many, count).items()}
             rows.append({"fsdp": count, "tokens": many, "gb": sum(sizes.values())} | sizes)
     fewest = {
-        many: {unit: theory.smallest_fsdp(XXL, many, of(TPU_GB, unit)) for unit in ("GB", "GiB")} for many in tokens
+        many: {unit: theory.smallest_fsdp(XXL, many, bytes_of(TPU_GB, unit)) for unit in ("GB", "GiB")}
+        for many in tokens
     }
     return of_source(pd.DataFrame(rows), _COUNTED, fewest=fewest, device_gb=TPU_GB)
 
@@ -131,7 +132,9 @@ def fit(
         able = precision != "bfloat16" or spec.tflops("bf16") is not None
         for model_name, model in models.items():
             for strategy in theory.STRATEGIES:
-                fewest = theory.fewest_gpus(model, strategy, of(spec.memory_gb, "GB"), tokens, precision, recompute)
+                fewest = theory.fewest_gpus(
+                    model, strategy, bytes_of(spec.memory_gb, "GB"), tokens, precision, recompute
+                )
                 status = "ok" if fewest and able else "does not fit" if able else "no bfloat16"
                 rows.append((strategy, model_name, label, fewest if status == "ok" else None, status))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})

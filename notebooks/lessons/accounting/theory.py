@@ -8,13 +8,13 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
 
-from labkit.theory.memory import PRECISIONS
+from labkit.theory.memory import BYTES_PER_PARAMETER
 from labkit.theory.transformer import SIZES, VOCABULARY
 
 UNITS = {"bytes": 1, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30, "TB": 10**12, "TiB": 2**40}
 
 
-def of(number: float, unit: str) -> int:
+def bytes_of(number: float, unit: str) -> int:
     """Return the bytes of `number` in `unit`, such as "GB" (10^9) or "GiB" (2^30); parts of a byte are cut off."""
     return int(Fraction(number) * UNITS[unit])
 
@@ -150,7 +150,7 @@ def zero_held(
     logits in float32. "bfloat16" has weights, gradients and activations in two bytes, and twelve of float32 states;
     both precisions have 16 bytes a parameter.
     """
-    element_bytes, state_bytes = PRECISIONS[precision]
+    element_bytes, state_bytes = BYTES_PER_PARAMETER[precision]
     each = {"parameters": element_bytes, "gradients": element_bytes, "optimizer": state_bytes}
     sizes = {
         kind: Fraction(size * model.parameters, gpus if kind in STRATEGIES[strategy] else 1)

@@ -13,7 +13,7 @@ from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.attention.plan import PROBE
@@ -297,7 +297,7 @@ def backward(q, K, V, dO, D, L):
 _MASK = "        if last(k) > first(q):\n            s = where(keys(k) <= queries(q), s, -inf)\n"
 _LOOP = "def backward(q, K, V, dO, D, L):\n    for k, v in tiles(K, V):\n"
 _WHOLE = "def backward(Q, K, V, dO, D, L):\n    for q, k, v in [(Q, K, V)]:\n"
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "no_diagonal_mask": [(_MASK, "")],

@@ -11,7 +11,7 @@ from IPython.display import HTML
 
 from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from labkit.story.words import listed
@@ -244,13 +244,13 @@ _COLD = """    call()
     seconds = []
     for _ in range(repeats):
 """
-_CODES = edited(
+_CODES = with_bugs(
     _RING,
     {
         "no_all_gather": [(_GATHER.strip("\n"), "")],
         "rank_0_only": [(_GATHER.strip("\n"), "    send(chunks[into], to=0)")],
     },
-) | edited(
+) | with_bugs(
     _CLOCK,
     {
         "unsynchronised": [("        synchronize()\n", "")],

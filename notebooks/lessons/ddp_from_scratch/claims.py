@@ -12,7 +12,7 @@ from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.claims import Figures
 from labkit.tables.published import published
-from labkit.theory.traffic import buckets
+from labkit.theory.traffic import bucket_count
 from labkit.theory.transformer import SIZES, transformer
 from lessons.ddp_from_scratch.tables import implementations, overhead, row_of
 
@@ -96,7 +96,7 @@ def _shortest_bucketed() -> float:
 
 def _calls(cap_mb: float) -> int:
     """Return how many all-reduces buckets of this size make of XL's gradients."""
-    return buckets(_MODEL.shapes, 4, cap=round(cap_mb * _MB), first=round(cap_mb * _MB))
+    return bucket_count(_MODEL.shapes, 4, cap=round(cap_mb * _MB), first=round(cap_mb * _MB))
 
 
 def _stated(statement: str) -> str:

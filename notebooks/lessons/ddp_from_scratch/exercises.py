@@ -12,7 +12,7 @@ from IPython.display import HTML
 from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from labkit.story.words import listed
@@ -250,7 +250,7 @@ class Bucketed:
             work.wait()
         self.sending.clear()
 """
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "one_rank": [("all_reduce(bucket.flat, async_op=True)", "reduce(bucket.flat, dst=0, async_op=True)")],

@@ -11,7 +11,7 @@ from IPython.display import HTML
 from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.ddp_fsdp.bugs import SYMPTOMS
@@ -226,7 +226,7 @@ for epoch in range(2):
         optimizer.step()
         optimizer.zero_grad()
 """
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "no_sampler": [("num_replicas=ranks, rank=rank", "num_replicas=1, rank=0")],

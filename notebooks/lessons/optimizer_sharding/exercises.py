@@ -10,7 +10,7 @@ from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.optimizer_sharding.tables import faults, symptoms
@@ -262,7 +262,7 @@ class Sharded:
         states = all_gather(self.inner.state_dict())
         return joined(states)
 """
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "shards_nothing": [("self.inner = kind(self.parts[rank], **options)", "self.inner = kind(numbers, **options)")],

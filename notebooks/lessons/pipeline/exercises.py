@@ -14,7 +14,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.pipeline.bugs import SYMPTOMS
@@ -278,7 +278,7 @@ def timed_step(batch):
     barrier()
     return time.perf_counter() - start
 """
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "unscaled": [("scale_grads=True", "scale_grads=False")],

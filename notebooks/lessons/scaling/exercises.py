@@ -13,7 +13,7 @@ from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import close, is_number
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.scaling.bugs import SYMPTOMS
@@ -254,7 +254,7 @@ right, tested = all_reduce([right, tested])
 accuracy = right / tested
 epoch_seconds = mean(seconds[1:])
 """
-CODES = edited(
+CODES = with_bugs(
     _RIGHT,
     {
         "no_sampler": [("num_replicas=ranks, rank=rank", "num_replicas=1, rank=0")],

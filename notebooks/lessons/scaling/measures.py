@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
 from labkit.theory.resnet import CLASSES, flop_per_image
 from lessons.scaling import tables
-from lessons.scaling.theory import bucket_count, model
+from lessons.scaling.theory import ddp_buckets, model
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -56,7 +56,7 @@ def _apart(run: Run) -> Measured:
 def _wrong_gradients(run: Run) -> Measured:
     """Return how many settings send other bytes, or other calls, than the formula."""
     table, network = tables.exchange(run), (run.plan.width, run.plan.blocks)
-    wrong = (table["sent_bytes"] != 4 * model(*network).parameters) | (table["calls"] != bucket_count(*network))
+    wrong = (table["sent_bytes"] != 4 * model(*network).parameters) | (table["calls"] != ddp_buckets(*network))
     return figure(run, float(wrong.sum()))
 
 

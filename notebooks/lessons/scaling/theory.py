@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from labkit.theory.resnet import resnet
 from labkit.theory.shapes import Model, configuration
-from labkit.theory.traffic import buckets
+from labkit.theory.traffic import bucket_count
 
 RESNET = configuration("resnet18-cifar")
-GRADIENT_BYTES = 4  # of a float32 number
 # Of the reference training, to which learning rates are scaled. At 0.1 the reference itself, without warm-up, stayed at
 # chance for one to three of its first epochs, and the large batch in one seed of three for all of them.
 BASE_BATCH, BASE_RATE = 128, 0.02
@@ -22,9 +21,9 @@ def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["bl
     return resnet(width, blocks, RESNET["num_labels"], RESNET["num_channels"], RESNET["image_size"])
 
 
-def bucket_count(width: int, blocks: Sequence[int]) -> int:
+def ddp_buckets(width: int, blocks: Sequence[int]) -> int:
     """Return in how many buckets DistributedDataParallel sends the network's gradients."""
-    return buckets(model(width, blocks).shapes)
+    return bucket_count(model(width, blocks).shapes)
 
 
 def amdahl(serial: float, gpus: float) -> float:

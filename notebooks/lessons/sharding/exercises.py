@@ -10,7 +10,7 @@ from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
-from labkit.course.lineup import edited, line_up, why
+from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.sharding.tables.training import symptoms
@@ -177,7 +177,7 @@ SYMPTOMS = {
     "synced_every_time": "gradients are exchanged after every micro-batch, though one exchange per step would do",
     "undivided": "the micro-batches' losses are added up and never divided by their number",
 }
-_CODES = edited(
+_CODES = with_bugs(
     _RIGHT,
     {
         "root_only": [("for block in model.blocks:\n    fully_shard(block, mesh)\n", "")],

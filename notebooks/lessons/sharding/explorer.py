@@ -9,7 +9,7 @@ from labkit.charts.knobs import with_picture
 from labkit.story import units
 from labkit.story.words import listed
 from labkit.theory.gpt import SIZES
-from labkit.theory.memory import ITEMS, PRECISIONS
+from labkit.theory.memory import BYTES_PER_PARAMETER, ITEMS
 from lessons.sharding.theory import COUNTS, fewest_gpus, fits_memory
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def explore() -> ipywidgets.VBox:
         "size": ipywidgets.Dropdown(options=list(SIZES), value="7 B", description="model", **long),
         "gpus": ipywidgets.SelectionSlider(options=COUNTS, value=8, description="GPUs", **long),
         "gpu": ipywidgets.Dropdown(options=list(MEMORY_GIB), value="H100 80 GB", description="GPU", **long),
-        "precision": ipywidgets.Dropdown(options=list(PRECISIONS), value="bfloat16", description="precision", **long),
+        "precision": ipywidgets.Dropdown(
+            options=list(BYTES_PER_PARAMETER), value="bfloat16", description="precision", **long
+        ),
         "micro_batch": ipywidgets.IntSlider(4, 1, 64, description="micro-batch", **long),
     }
     return with_picture(knobs, picture)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from labkit.theory.alpha_beta import GB, Link
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, gpt
-from labkit.theory.memory import PRECISIONS, ledger
+from labkit.theory.memory import BYTES_PER_PARAMETER, ledger
 from labkit.theory.shapes import Model, elements, shard
-from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
+from labkit.theory.traffic import Sent, bucket_count, through_a_link, traffic
 
 GIB = 2**30
 _KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
@@ -32,7 +32,7 @@ def fits_memory(
     and activations, with float32 copies). One micro-batch per step; nothing is compiled.
     """
     layers, hidden, heads = SIZES[size] if isinstance(size, str) else size
-    element_bytes, state_bytes = PRECISIONS[precision]
+    element_bytes, state_bytes = BYTES_PER_PARAMETER[precision]
     kept = activations(layers, hidden, heads, VOCABULARY, micro_batch, sequence, element_bytes=element_bytes)
     model = gpt(layers, hidden, positions=sequence)
     held = ledger(model, strategy, gpus, kept, element_bytes=element_bytes, state_bytes=state_bytes)
@@ -111,7 +111,7 @@ def _windows(
     Blocks are alike: where a block's compute hides its neighbour's gather, a pass hides all of them.
     """
     if strategy == "ddp":
-        calls, last = buckets(model.shapes, element_bytes), elements(model.before)
+        calls, last = bucket_count(model.shapes, element_bytes), elements(model.before)
         if calls == 1:
             last = model.parameters
         rest = Sent("all-reduce", calls - 1, (model.parameters - last) * element_bytes)

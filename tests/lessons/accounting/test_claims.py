@@ -41,7 +41,7 @@ def test_a_bound_is_a_least_batch_and_counts_tokens(table):
 def test_the_mistakes_that_reasons_name_give_what_is_printed(table):
     states = sum(theory.parts_bytes(XXL, 0).values())
     assert theory.devices(states, 80, "GiB") == table.loc["devices_needed", "printed"]
-    assert theory.smallest_fsdp(XXL, 0, theory.of(95, "GiB")) - 1 == table.loc["shards", "printed"]
+    assert theory.smallest_fsdp(XXL, 0, theory.bytes_of(95, "GiB")) - 1 == table.loc["shards", "printed"]
     half_the_blocks_gib = XXL.blocks / 2 * XXL.d_model * 2 / 2**30
     assert half_the_blocks_gib == pytest.approx(table.loc["activations_per_device", "printed"], abs=5e-4)
     assert theory.least_tokens(accounting.theory.COURSE_MESH, XXL, at_once=True) / 64 == pytest.approx(319, abs=0.5)

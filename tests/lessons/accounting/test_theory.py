@@ -18,10 +18,10 @@ from lessons.accounting.theory import (
     XXL,
     Mesh,
     Model,
+    bytes_of,
     devices,
     least_tokens,
     number_in,
-    of,
     times,
 )
 
@@ -30,7 +30,7 @@ STATES = sum(memory.parts_bytes(XXL, 0).values())
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_number_comes_out_as_it_went_in(unit):
-    assert number_in(unit, of(80, unit)) == 80
+    assert number_in(unit, bytes_of(80, unit)) == 80
 
 
 def test_the_states_are_a_whole_number_of_gib():
@@ -42,12 +42,12 @@ def test_devices_depend_on_the_unit_of_the_label_only():
     assert devices(STATES, 80) == 44
     assert devices(STATES, 80, "GiB") == 41, "the mistake: a label in GB divides GiB"
     assert devices(STATES, 80_000, "MB") == devices(STATES, Fraction(80, 1000), "TB") == 44
-    assert devices(of(3276, "GiB"), 95) == 38 and devices(of(3276, "GiB"), 95, "GiB") == 35
+    assert devices(bytes_of(3276, "GiB"), 95) == 38 and devices(bytes_of(3276, "GiB"), 95, "GiB") == 35
 
 
 def test_devices_come_whole():
-    assert devices(of(160, "GB"), 80) == 2
-    assert devices(of(160, "GB") + 1, 80) == 3
+    assert devices(bytes_of(160, "GB"), 80) == 2
+    assert devices(bytes_of(160, "GB") + 1, 80) == 3
     assert devices(1, 80) == 1
 
 
@@ -108,22 +108,22 @@ def test_sharding_divides_exactly_and_half_of_the_activations_stay():
 @pytest.mark.parametrize("tensor", [1, 4])
 @pytest.mark.parametrize("unit", ["GB", "GiB"])
 def test_the_fewest_shards_fit_and_one_less_does_not(tokens, tensor, unit):
-    room = of(95, unit)
+    room = bytes_of(95, unit)
     fewest = memory.smallest_fsdp(XXL, tokens, room, tensor)
     assert sum(memory.held(XXL, tokens, fewest, tensor).values()) <= room
     assert fewest == 1 or sum(memory.held(XXL, tokens, fewest - 1, tensor).values()) > room
 
 
 def test_no_shards_are_enough_for_activations_that_stay():
-    tokens = of(95, "GB") * 2 // (2 * XXL.kept()) + 1
-    assert memory.smallest_fsdp(XXL, tokens, of(95, "GB")) is None
+    tokens = bytes_of(95, "GB") * 2 // (2 * XXL.kept()) + 1
+    assert memory.smallest_fsdp(XXL, tokens, bytes_of(95, "GB")) is None
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("strategy", memory.STRATEGIES)
 def test_the_fewest_gpus_fit_and_one_less_does_not(model, strategy):
     for precision, gb in itertools.product(("float32", "bfloat16"), (24, 80, 180)):
-        room, knobs = of(gb, "GB"), {"tokens": 1024, "precision": precision}
+        room, knobs = bytes_of(gb, "GB"), {"tokens": 1024, "precision": precision}
         fewest = memory.fewest_gpus(MODELS[model], strategy, room, **knobs)
         if fewest is None:
             assert _total(model, strategy, 10**9, knobs) > room

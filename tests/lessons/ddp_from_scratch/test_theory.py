@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from labkit.theory.shapes import bert
-from labkit.theory.traffic import buckets
+from labkit.theory.traffic import bucket_count
 from labkit.theory.transformer import SIZES, transformer
 from lessons.ddp_from_scratch.tables import fit
 from lessons.ddp_from_scratch.theory import MIB, Overhead, exposed_s, fill, messages, timeline, waited_s
@@ -37,7 +37,7 @@ def test_buckets_are_filled_from_the_last_one_and_closed_when_full(sizes, cap, f
 @pytest.mark.parametrize("cap_mb", [1, 10, 25, 1000])
 def test_as_many_buckets_as_torch_would_make(model, cap_mb):
     sent = messages(model, "bucketed", cap_mb)
-    assert len(sent) == buckets(model.shapes, cap=cap_mb * MIB)
+    assert len(sent) == bucket_count(model.shapes, cap=cap_mb * MIB)
     assert sum(sent) == 4 * model.parameters
     assert all(size >= cap_mb * MIB for size in sent[1:-1])
 

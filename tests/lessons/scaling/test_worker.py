@@ -9,7 +9,7 @@ from lessons.scaling.bugs import SYMPTOMS
 from lessons.scaling.exercises import verdict_of
 from lessons.scaling.plan import VARIANTS, Accuracy, Communication, Epochs, Messages, Trial
 from lessons.scaling.tables import caught, epochs
-from lessons.scaling.theory import BASE_RATE, bucket_count, model
+from lessons.scaling.theory import BASE_RATE, ddp_buckets, model
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -32,7 +32,7 @@ def test_an_exchange_sends_the_gradients_and_no_more():
     (row,) = scaling.exchange(run).to_dict("records")
     network = run.plan.width, run.plan.blocks
     assert row["sent_bytes"] == 4 * model(*network).parameters
-    assert row["calls"] == bucket_count(*network)
+    assert row["calls"] == ddp_buckets(*network)
     assert all(row[f"{name}_ms"] > 0 for name in ("step", "gradients", "muted", "alone", "trace", "hooks"))
     assert scaling.data_parallel(run).empty
 

@@ -10,7 +10,7 @@ from labkit.tables.alpha_beta import fits, links
 from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import gpt
 from labkit.theory.shapes import Model, elements
-from labkit.theory.traffic import Sent, buckets, through_a_link, traffic
+from labkit.theory.traffic import Sent, bucket_count, through_a_link, traffic
 from lessons.sharding.plan import Links, Strategies
 from lessons.sharding.tables.training import projection
 from lessons.sharding.theory import project
@@ -45,7 +45,7 @@ def test_what_never_hides():
     # The last bucket; root and first block gathered, first block and root scattered; once more in backward; both.
     assert exposed == {"ddp": 1, "fsdp_grad": 4, "fsdp_full": 5, "fsdp_root": 2}
     wide, tiny = dict.fromkeys(NAMES, Link(0.0, 1.0)), Model(((8, 8),), ((4, 4),), (), 2)
-    assert buckets(MODEL.shapes) > buckets(tiny.shapes) == 1
+    assert bucket_count(MODEL.shapes) > bucket_count(tiny.shapes) == 1
     for model, last in ((MODEL, elements(MODEL.before)), (tiny, 96)):
         assert project(model, "ddp", 2, long, wide, fitted_ranks=2).exposed_s == pytest.approx(4 * last / 1e9)
 
