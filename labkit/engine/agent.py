@@ -195,8 +195,7 @@ def _adopted() -> list[psutil.Process]:
 
 def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
     """Run one launch to its end, once torch is loaded, and tell the kernel how each worker's process ended."""
-    run = ACTIVE[request["folder"]] = Run(request["folder"])
-    run.of_node = request.get("node", 0)
+    run = ACTIVE[request["folder"]] = Run(request["folder"], of_node=request.get("node", 0))
     number = (request["folder"], request["launch"])
     while not LOADED.wait(TICK_SECONDS) and number not in STOPPED:
         continue

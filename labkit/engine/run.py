@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import shutil
-from copy import copy
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -36,10 +35,8 @@ class Run(RunFolder):
     workers as they are measured, so whatever the folder holds is readable.
     """
 
-    of_node = 0  # whose conditions are meant: each node of several writes its own files
-
-    def __init__(self, folder: Path | str, *, recorded: bool = False):
-        super().__init__(folder)
+    def __init__(self, folder: Path | str, *, recorded: bool = False, of_node: int = 0):
+        super().__init__(folder, of_node=of_node)
         self.recorded = recorded
         self._tally: dict[str, Any] = {}
         self._key_conditions: tuple[int | None, dict[str, float | str]] | None = None
@@ -80,17 +77,6 @@ class Run(RunFolder):
             return Plan.from_json(file_bytes(self.plan_file).decode(errors="replace"))
         except (DamagedRun, PlanError) as error:
             raise type(error)(f"{self.plan_file}: {error}") from None
-
-    @property
-    def conditions_file(self) -> Path:
-        return self._of_node(super().conditions_file)
-
-    @property
-    def samples_file(self) -> Path:
-        return self._of_node(super().samples_file)
-
-    def _of_node(self, file: Path) -> Path:
-        return file.with_stem(f"{file.stem}-node{self.of_node}") if self.of_node else file
 
     def write_nodes(
         self, nodes: tuple[Node, ...], networks: tuple[dict[str, Any], ...], hosts: tuple[str, ...]
@@ -185,12 +171,11 @@ class Run(RunFolder):
 
     def conditions(self, node: int = 0) -> Conditions:
         """Return the state of one of the nodes before, during and after the run; `missing` says why none was kept."""
-        on_gpus, of_node = self.plan.device == "cuda", copy(self)
-        of_node.of_node = node
+        on_gpus, kept = self.plan.device == "cuda", RunFolder(self.folder, of_node=node).kept_conditions()
         what = f"{self.plan.lab} · {self.plan.name}, {self.plan.gpus} × {'GPU' if on_gpus else 'CPU process'}"
         workers = self.plan.gpus // self.node_count
         machine = self.nodes[node].software(workers if on_gpus else 0) | {"ranks": self.plan.gpus}
-        return replace(of_node.kept_conditions(), machine=machine, run=what, source=self.source)
+        return replace(kept, machine=machine, run=what, source=self.source)
 
     def key_conditions(self) -> dict[str, float | str]:
         """Return the key figures of the run's conditions, as labkit.node.comparability describes them."""

@@ -34,10 +34,13 @@ def runs_folder() -> Path:
 
 
 class RunFolder:
-    """Where the files of one run lie, and what they say; `closed` is how this process saw the run end, as `status`."""
+    """Where the files of one run lie, and what they say; `closed` is how this process saw the run end, as `status`.
 
-    def __init__(self, folder: Path | str):
-        self.folder = Path(folder)
+    of_node: whose conditions are meant; each node of several writes its own files.
+    """
+
+    def __init__(self, folder: Path | str, *, of_node: int = 0):
+        self.folder, self.of_node = Path(folder), of_node
         self.closed: dict[str, Any] = {}
         self.identity: tuple[int, int] | None = None  # of the folder that this process has made for the run
         # What every process of this run carries in its environment: 32 digits, the same after the folder has moved.
@@ -69,12 +72,15 @@ class RunFolder:
     @property
     def conditions_file(self) -> Path:
         """The state of the machine before and after the run; labkit.node.conditions describes it."""
-        return self.folder / "conditions.json"
+        return self._file_of_node("conditions", ".json")
 
     @property
     def samples_file(self) -> Path:
         """The state of the machine during the run, a line per look and device."""
-        return self.folder / "samples.jsonl"
+        return self._file_of_node("samples", ".jsonl")
+
+    def _file_of_node(self, stem: str, suffix: str) -> Path:
+        return self.folder / (f"{stem}-node{self.of_node}{suffix}" if self.of_node else f"{stem}{suffix}")
 
     @property
     def logs(self) -> Path:

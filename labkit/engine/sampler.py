@@ -55,9 +55,8 @@ class Sampler:
         with suppress(OSError, DamagedRun), ExitStack() as stack:
             self._folder = os.open(self._run.folder, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, self._folder)
-            of_node = self._run.of_node
-            self._run = Run(f"/proc/self/fd/{self._folder}")  # found also after the folder is renamed
-            self._run.of_node = of_node
+            # Found also after the folder is renamed.
+            self._run = Run(f"/proc/self/fd/{self._folder}", of_node=self._run.of_node)
             works = stack.enter_context(nvml()) if self._gpus else True
             if not works:
                 self._note("NVML does not answer, so the state of the GPUs is not known")
