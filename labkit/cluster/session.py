@@ -236,9 +236,8 @@ class NodesSession(Session):
             return why
         lines = self.log_tail().splitlines()
         if own_error := next((line for line in lines if line.startswith(STATION_ERROR)), ""):
-            return own_error.removeprefix(
-                STATION_ERROR
-            )  # the others lose their folder by its end, and fail in their own ways
+            # The others lose their folder by its end, and fail in their own ways.
+            return own_error.removeprefix(STATION_ERROR)
         errors = [line.partition("error: ")[2] or line for line in lines if "error" in line]
         if refusal := next((line for line in errors if "failed on node" in line), ""):
             return refusal  # by a slurmd; that the other nodes' stations were ended follows from it

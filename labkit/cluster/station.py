@@ -34,11 +34,8 @@ from labkit.repository import source_digest
 GRACE_SECONDS = 3.0  # between asking a run's processes to end and killing them
 REQUEST_SECONDS = 1.0  # between two looks at the file of requests
 AGENT_SECONDS = 1.0  # for the elastic agent to notice that; it may wait for another node, which does not come
-GPU_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-)  # Slurm chooses them on each node
+# Slurm chooses them on each node.
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 Launch = tuple[str, int]  # a run's mark, and which of its launches
 
 

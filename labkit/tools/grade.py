@@ -63,9 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"make grade: {given.out} cannot be written any more ({error.strerror}); {kept}", file=sys.stderr)
             return 2
         line = "; ".join([f"{submission.student}: {grade_pages.total(rows)} points", *submission.problems])
-        tqdm.write(
-            "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)
-        )  # names may hold commands
+        # Names may hold a terminal's commands.
+        tqdm.write("".join(character if character.isprintable() else ascii(character)[1:-1] for character in line))
     print(f"{confine.WORDS[kind]}.\n{written.index} and grades.csv beside it")
     return 0
 
