@@ -27,7 +27,7 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     Raises ParameterError, one sentence, where one of the plans cannot be made, and where papermill set a parameter
     that no notebook has.
     """
-    if unknown := _injected() - {*PARAMETERS}:
+    if unknown := _injected_names() - {*PARAMETERS}:
         not_known = f"{', '.join(sorted(unknown))}: no notebook has a parameter of this name"
         raise ParameterError(f"{not_known}; there are {', '.join(PARAMETERS)}")
     try:
@@ -41,7 +41,7 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
         Session.warm(*dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes))
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
     seeds_sentence = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
-    return say(_where(plans), why, _idle(plans), _unused(plans, gpus), seeds_sentence)
+    return say(_where(plans), why, _idle_workers_text(plans), _unused_gpus_text(plans, gpus), seeds_sentence)
 
 
 def plan_classes(lab: ModuleType) -> list[type[Plan]]:
@@ -68,7 +68,7 @@ def _where(plans: list[Plan]) -> str:
     return " ".join(f"{', '.join(f'`{name}`' for name in names)}: {what}." for what, names in groups.items())
 
 
-def _idle(plans: list[Plan]) -> str | None:
+def _idle_workers_text(plans: list[Plan]) -> str | None:
     """Say which plans leave some of their workers without work in every point."""
     fewer = {}
     for plan in plans:
@@ -79,13 +79,13 @@ def _idle(plans: list[Plan]) -> str | None:
     return f"Some plans cannot use all of their workers: {'; '.join(idle_plans)}." if idle_plans else None
 
 
-def _unused(plans: list[Plan], gpus: int) -> str | None:
+def _unused_gpus_text(plans: list[Plan], gpus: int) -> str | None:
     """Say that `gpus` asks for more workers than any plan of the lesson takes."""
     most = max(plan.gpus for plan in plans)
     return f"`gpus={gpus}` changes nothing: this lesson uses {most} worker(s)." if gpus > most else None
 
 
-def _injected() -> set[str]:
+def _injected_names() -> set[str]:
     """Return the names that papermill set; it adds them to the notebook unchecked, as a cell of assignments."""
     shell = get_ipython()
     cells = shell.user_ns.get("In", []) if shell is not None else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from labkit.node.comparability import Difference, differing
+from labkit.node.comparability import Difference, differences_between
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,16 +30,16 @@ class ProvenanceLost(LookupError):
     """A table no longer carries a fact that it was made with."""
 
 
-class _Kept(dict[str, Any]):
+class _SharedFacts(dict[str, Any]):
     """Facts that copies of a table share. pandas copies them deeply with every operation, and they do not change."""
 
-    def __deepcopy__(self, memo: object) -> _Kept:
+    def __deepcopy__(self, memo: object) -> _SharedFacts:
         return self
 
 
 def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run: source, small, ranks, conditions (key figures), and `facts`."""
-    conditions = _Kept(run.key_conditions())
+    conditions = _SharedFacts(run.key_conditions())
     of_the_run = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": conditions}
     return of_source(table, run.source, **(of_the_run | facts))
 
@@ -83,7 +83,7 @@ def sources(*tables: pd.DataFrame | None) -> str:
 def condition_differences(*tables: pd.DataFrame) -> list[Difference]:
     """Return how the conditions of the tables' runs differ from those of the first table that has any."""
     conditions = [table.attrs["conditions"] for table in tables if table.attrs.get("conditions")]
-    return [difference for other in conditions[1:] for difference in differing(conditions[0], other)]
+    return [difference for other in conditions[1:] for difference in differences_between(conditions[0], other)]
 
 
 def is_recorded(table: pd.DataFrame) -> bool:

@@ -78,7 +78,7 @@ def put_lessons_on_path() -> None:
         sys.path.insert(next(installed, len(sys.path)), str(NOTEBOOKS))
 
 
-def source_state() -> tuple[int, int]:
+def source_fingerprint() -> tuple[int, int]:
     """Return how many source files there are here, and when the newest changed (ns): quicker than their digest."""
     times = [file.stat().st_mtime_ns for folder in CODE for file in folder.rglob("*.py")]
     return len(times), max(times)

@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 
 from labkit.batch import publish
 from labkit.batch.__main__ import main
-from labkit.batch.pages import loads
+from labkit.batch.pages import loaded_addresses
 from labkit.report.first_page import duration, write_first_page
 from labkit.report.record import Machine, Record
 from labkit.repository import chosen_notebooks
@@ -105,7 +105,7 @@ def test_all_run_in_order_and_one_failure_stops_no_other(folder, capsys):
 def _pages_hold_what_ran(report):
     index, broken, figure = ((report / f"{name}.html").read_text() for name in ("index", "01_broken", "02_figure"))
     for page in (index, broken, figure):
-        assert loads(page) == []
+        assert loaded_addresses(page) == []
         assert "color-scheme: light dark" in page
         assert "<script>alert" not in page
     assert "ValueError: &lt;script&gt;alert(1)" in index
@@ -311,7 +311,7 @@ def test_loads_finds_what_a_browser_fetches_and_nothing_else():
     <style>@import url("https://c/w.css"); p { background: url(data:image/png;base64,AA) }</style>
     <p style="background: url('http://d/v.png')"><a href="https://e/">text</a><img src="data:image/png;base64,AA">
     <pre>url(https://f/)</pre>"""
-    assert loads(page) == ["https://a/x.css", "//b/y.js", "z.png", "https://c/w.css", "http://d/v.png"]
+    assert loaded_addresses(page) == ["https://a/x.css", "//b/y.js", "z.png", "https://c/w.css", "http://d/v.png"]
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_the_report_has_a_page_of_all_claims(folder):
     _, report = run(folder, "00")
     shown = (report / "claims.html").read_text()
     assert 'href="claims.html"' in (report / "index.html").read_text() and 'href="index.html"' in shown
-    assert loads(shown) == []
+    assert loaded_addresses(shown) == []
     assert "Of 3 claims 1 hold, 1 do not hold, and 1 cannot be decided" in shown
     assert "the rate is &lt;b&gt;high&lt;/b&gt;" in shown and "<b>high" not in shown
     assert shown.count("5 GB") == 4 and "0.500 GB" in shown

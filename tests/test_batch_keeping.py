@@ -14,7 +14,7 @@ import pytest
 from labkit import repository
 from labkit.batch import publish
 from labkit.batch.__main__ import main
-from labkit.batch.resume import Clock, left, notebook_digest, shared_digest
+from labkit.batch.resume import EarlierDurations, notebook_digest, shared_digest, time_left_text
 from labkit.report.kept_reports import all_reports, keep_earlier_report
 from labkit.report.record import Machine, Outcome, Record
 
@@ -222,10 +222,10 @@ def test_remaining_time_is_that_of_earlier_runs_on_this_machine(tmp_path):
         "02_c": Outcome("02_c", "C", "2026-11-22T10:01:00", 5.0, "failed", node=machine.label),
     }
     Record(outcomes=outcomes).save(report / "record.json")
-    clock = Clock(report, machine)
-    assert clock.remaining([("00_a", {}), ("01_b", {}), ("02_c", {})]).startswith("about 1 min 00 s left without 2")
-    assert clock.remaining([("00_a", {"size": "small"})]) == ""
-    assert left([3.0, 4.0]) == "about 7.0 s left"
+    clock = EarlierDurations(report, machine)
+    assert clock.time_left([("00_a", {}), ("01_b", {}), ("02_c", {})]).startswith("about 1 min 00 s left without 2")
+    assert clock.time_left([("00_a", {"size": "small"})]) == ""
+    assert time_left_text([3.0, 4.0]) == "about 7.0 s left"
 
 
 def test_a_record_of_an_earlier_version_is_read(tmp_path):

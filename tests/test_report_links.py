@@ -7,7 +7,7 @@ import pytest
 from nbconvert.filters import markdown2html
 
 from labkit.batch.__main__ import main
-from labkit.batch.pages import loads, within_report, write_glossary
+from labkit.batch.pages import loaded_addresses, with_report_links, write_glossary
 from labkit.repository import REPOSITORY
 
 LINKS = """text: # First
@@ -31,7 +31,7 @@ GLOSSARY = (
     ],
 )
 def test_a_link_leads_to_the_page(link, there):
-    assert within_report(f'<a href="{link}">x</a>', {"01_second"}) == f'<a href="{there}">x</a>'
+    assert with_report_links(f'<a href="{link}">x</a>', {"01_second"}) == f'<a href="{there}">x</a>'
 
 
 def test_a_report_holds_every_page_that_its_pages_link_to(tmp_path, write_notebook, monkeypatch):
@@ -54,7 +54,7 @@ def test_the_glossary_s_page_has_its_anchors_and_loads_nothing(tmp_path):
     source = (REPOSITORY / "notebooks" / "glossary.md").read_text()
     for anchor in re.findall(r'<a id="([^"]+)"', source):
         assert f'id="{anchor}"' in html
-    assert loads(html) == []
+    assert loaded_addresses(html) == []
     assert re.findall(r'href="(?!https://|#|index\.html)', html) == []
 
 
@@ -63,5 +63,5 @@ def test_every_link_of_the_notebooks_leads_to_a_page_of_the_report():
     pages = {f"{name}.html" for name in notebooks} | {"glossary.html"}
     for name, page in notebooks.items():
         text = "\n\n".join(cell.source for cell in nbformat.read(page, 4).cells if cell.cell_type == "markdown")
-        links = re.findall(r'href="([^"#]+)', within_report(markdown2html(text), notebooks))
+        links = re.findall(r'href="([^"#]+)', with_report_links(markdown2html(text), notebooks))
         assert links and {link for link in links if not link.startswith("https://")} <= pages, name

@@ -40,7 +40,7 @@ def title(notebook: nbformat.NotebookNode) -> str:
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "")
 
 
-def read(path: Path) -> nbformat.NotebookNode:
+def read_notebook(path: Path) -> nbformat.NotebookNode:
     """Return the notebook at `path`, whatever kernel its metadata name."""
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata["kernelspec"] = dict(_KERNELSPEC)  # only a label: the kernel is ThisInterpreter
@@ -55,16 +55,16 @@ def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
     outcome = Outcome(path.stem, path.stem, datetime.now().isoformat(timespec="seconds"))
     begin = time.monotonic()
     try:
-        notebook = read(path)
+        notebook = read_notebook(path)
         outcome.title = title(notebook) or path.stem
-        outcome.parameters = declared(notebook, parameters)
+        outcome.parameters = declared_parameters(notebook, parameters)
         _run(notebook, path.parent, executed, outcome.parameters, bar)
     except KeyboardInterrupt:
         outcome.status, outcome.why = INTERRUPTED, "interrupted"
     except PapermillExecutionError as error:
         outcome.status, outcome.why = FAILED, _cell_failure(error)
     except Exception as error:  # a dead kernel, an unreadable file: the other notebooks still run
-        outcome.status, outcome.why = FAILED, _short(f"{type(error).__name__}: {error}")
+        outcome.status, outcome.why = FAILED, _truncated(f"{type(error).__name__}: {error}")
         if isinstance(error, OSError):  # a disk that is full takes a part of the copy, which is no notebook
             executed.unlink(missing_ok=True)
     outcome.seconds = time.monotonic() - begin
@@ -86,7 +86,7 @@ def _run(notebook: nbformat.NotebookNode, folder: Path, executed: Path, paramete
     )
 
 
-def declared(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
+def declared_parameters(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
     """Return those of the parameters that the notebook declares."""
     names = papermill.inspect_notebook(notebook) if parameters else {}
     return {name: value for name, value in parameters.items() if name in names}
@@ -94,9 +94,9 @@ def declared(notebook: nbformat.NotebookNode, parameters: dict) -> dict:
 
 def _cell_failure(error: PapermillExecutionError) -> str:
     where = f"in cell [{error.exec_count}]: " if error.exec_count else ""
-    return _short(f"{where}{error.ename}: {error.evalue}")
+    return _truncated(f"{where}{error.ename}: {error.evalue}")
 
 
-def _short(text: str, limit: int = 600) -> str:
+def _truncated(text: str, limit: int = 600) -> str:
     text = _ANSI.sub("", text).strip()
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -93,7 +93,7 @@ def write_notebook_page(
     Images that text cells name are embedded from `folder`, where the notebook stands. `names` are the notebooks of the
     report: links to them lead to their pages.
     """
-    notebook = _still(nbformat.read(executed, as_version=4))
+    notebook = _static_notebook(nbformat.read(executed, as_version=4))
     resources = {
         "metadata": {"name": outcome.title, "path": str(folder)},
         "outcome": outcome,
@@ -101,13 +101,13 @@ def write_notebook_page(
         "page_css": _CSS,
     }
     html, _ = _exporter().from_notebook_node(notebook, resources)
-    html = within_report(html, names)
+    html = with_report_links(html, names)
     page.parent.mkdir(parents=True, exist_ok=True)
     replace_file(page, html)
-    return loads(html)
+    return loaded_addresses(html)
 
 
-def loads(html: str) -> list[str]:
+def loaded_addresses(html: str) -> list[str]:
     """Return every address that a browser would load for this page: scripts, styles, images, frames.
 
     Embedded data and links that wait for a click are not among them.
@@ -143,7 +143,7 @@ def _exporter() -> HTMLExporter:
     )
 
 
-def _still(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def _static_notebook(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Drops what is over, progress bars and papermill's notice on top, and puts a line where a control stood."""
     if notebook.cells and _ERROR_MARKER in notebook.cells[0].metadata.get("tags", []):
         del notebook.cells[0]  # papermill's notice on top: the page has its own
@@ -196,7 +196,7 @@ class _Loads(HTMLParser):
             self.addresses.append(address[:200])
 
 
-def within_report(html: str, names: Collection[str]) -> str:
+def with_report_links(html: str, names: Collection[str]) -> str:
     """Return a page whose links lead to the report's own pages.
 
     `names` are the notebooks that have a page or will have one; a link to another notebook leads to the first page.

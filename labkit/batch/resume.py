@@ -30,22 +30,22 @@ def is_done(outcome: Outcome | None, code: str, parameters: dict[str, Any]) -> b
     return outcome is not None and (outcome.status, outcome.code, outcome.parameters) == (OK, code, parameters)
 
 
-class Clock:
+class EarlierDurations:
     """How long notebooks took in earlier runs on this machine, and what that says of those still to run."""
 
     def __init__(self, report: Path, machine: Machine):
-        self.took: dict[tuple[str, str], float] = {}
+        self.seconds_of: dict[tuple[str, str], float] = {}
         for folder in all_reports(report):
             for outcome in Record.load(folder / RECORD).ordered():
                 if outcome.status == OK and outcome.node in (machine.label, ""):
-                    self.took[outcome.name, str(outcome.parameters)] = outcome.seconds
+                    self.seconds_of[outcome.name, str(outcome.parameters)] = outcome.seconds
 
-    def remaining(self, notebooks: Iterable[tuple[str, dict[str, Any]]]) -> str:
+    def time_left(self, notebooks: Iterable[tuple[str, dict[str, Any]]]) -> str:
         """Return the time that these notebooks need together in words; "" where none of them was timed."""
-        return left([self.took.get((name, str(parameters))) for name, parameters in notebooks])
+        return time_left_text([self.seconds_of.get((name, str(parameters))) for name, parameters in notebooks])
 
 
-def left(seconds: Sequence[float | None]) -> str:
+def time_left_text(seconds: Sequence[float | None]) -> str:
     """Return the sum in words, and how many of the times are not known: "about 12 min 05 s left"."""
     timed = [time for time in seconds if time is not None]
     unknown = len(seconds) - len(timed)

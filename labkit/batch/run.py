@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from labkit.batch.execute import declared, execute, read
+from labkit.batch.execute import declared_parameters, execute, read_notebook
 from labkit.batch.publish import publish, write_claims
-from labkit.batch.resume import Clock, is_done, notebook_digest, shared_digest
+from labkit.batch.resume import EarlierDurations, is_done, notebook_digest, shared_digest
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
 from labkit.card.options import status_of
 from labkit.card.publish import announce, machine, print_result, publish_card
-from labkit.card.readings import launched_by, of_runs
+from labkit.card.readings import readings_of_runs, runs_launched_for
 from labkit.engine.launches import LAUNCHED_FOR
 from labkit.node import here
 from labkit.report.first_page import duration
@@ -31,27 +31,27 @@ class Batch:
     def __init__(self, notebooks: list[Path], parameters: dict, report: Path, *, rest_of_card: bool = False):
         self.notebooks, self.report, self.rest_of_card = notebooks, report, rest_of_card
         self.machine = machine()
-        self.parameters = {path.stem: declared_by(path, parameters) for path in notebooks}
+        self.parameters = {path.stem: declared_or_empty(path, parameters) for path in notebooks}
         shared = shared_digest(self.machine)
         self.codes = {path.stem: notebook_digest(path, shared) for path in notebooks}
         self.pages: set[str] = set()  # notebooks that have a page in this report, or will have one
 
     def run(self, resume: bool, fail_on: str | None) -> int:
         """Run what is to be run, and give the exit status."""
-        clock, to_run = Clock(self.report, self.machine), self._to_run(resume)
+        durations, to_run = EarlierDurations(self.report, self.machine), self._to_run(resume)
         names = [path.stem for path in to_run]
         announce(keep_earlier_report(self.report, names, only_ok=resume, fresh=self.rest_of_card and not resume))
         record = Record.load(self.report / RECORD)
         record.machine, record.node = self.machine, node_facts(here())
         self.pages = {*record.outcomes, *names}
         write_claims(self.report / "claims.html")
-        remaining = clock.remaining((name, self.parameters[name]) for name in names)
+        remaining = durations.time_left((name, self.parameters[name]) for name in names)
         tqdm.write(", ".join(filter(None, [f"{len(to_run)} of {len(self.notebooks)} notebooks to run", remaining])))
         ran: list[Outcome] = []
         for number, path in enumerate(to_run, 1):
-            ahead = clock.remaining((name, self.parameters[name]) for name in names[number - 1 :])
+            ahead = durations.time_left((name, self.parameters[name]) for name in names[number - 1 :])
             ran.append(self._execute(path, record, f"[{number}/{len(to_run)}] {path.stem}", ahead))
-            rest = clock.remaining((name, self.parameters[name]) for name in names[number:])
+            rest = durations.time_left((name, self.parameters[name]) for name in names[number:])
             result = f"[{number}/{len(to_run)}] {path.stem}: {ran[-1].status}, {duration(ran[-1].seconds)}"
             tqdm.write("; ".join(filter(None, [result, rest])))
             if ran[-1].status == INTERRUPTED:
@@ -76,7 +76,7 @@ class Batch:
         finally:
             del os.environ[LAUNCHED_FOR]
         outcome.node, outcome.host, outcome.code = self.machine.label, self.machine.host, self.codes[name]
-        readings, outcome.problems = of_runs(launched_by(mark))
+        readings, outcome.problems = readings_of_runs(runs_launched_for(mark))
         outcome.readings = [reading.record() for reading in readings]
         publish(outcome, path.parent, record, self.report, self.pages)
         return outcome
@@ -97,9 +97,9 @@ class Batch:
         return status_of(card, fail_on) or int(failed)
 
 
-def declared_by(path: Path, parameters: dict) -> dict:
+def declared_or_empty(path: Path, parameters: dict) -> dict:
     """Return those of the parameters that the notebook declares; none of one that cannot be read, which fails later."""
     try:
-        return declared(read(path), parameters)
+        return declared_parameters(read_notebook(path), parameters)
     except Exception:
         return {}

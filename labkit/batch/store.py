@@ -16,7 +16,7 @@ from labkit.repository import chosen_notebooks
 CHECKED = "nbval-check-output"
 
 
-def store(path: Path, executed: Path) -> int:
+def store_outputs(path: Path, executed: Path) -> int:
     """Copies the outputs of the checked cells from the executed notebook into the source; gives how many cells."""
     source, ran = nbformat.read(path, as_version=4), nbformat.read(executed, as_version=4)
     outputs = {cell["id"]: cell.get("outputs", []) for cell in ran.cells}
@@ -45,7 +45,7 @@ def main(names: list[str]) -> int:
                 print(f"{path.stem}: {outcome.status}: {outcome.why}", file=sys.stderr)
                 failed += 1
                 continue
-            print(f"{path.stem}: {store(path, executed)} checked cells stored")
+            print(f"{path.stem}: {store_outputs(path, executed)} checked cells stored")
     return int(failed > 0)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from labkit.card.readings import Reading, key_figures, references
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, SOUND, judge
 from labkit.node import Node
-from labkit.node.comparability import differing
+from labkit.node.comparability import differences_between
 from labkit.tables.measures import Measure
 
 VERSION = 1
@@ -168,19 +168,21 @@ def make_card(
                 for several in (readings, recorded_readings)
             )
             why = (why_not or {}).get(lab, otherwise)
-            rows.append(_judged(lab, figure, _chosen(here, beside), beside, facts["gpus"], why))
-    return Card(date, facts, together(readings), tuple(rows), (*problems, *damaged))
+            rows.append(_judged_row(lab, figure, _counting_reading(here, beside), beside, facts["gpus"], why))
+    return Card(date, facts, conditions_of_all(readings), tuple(rows), (*problems, *damaged))
 
 
-def _chosen(here: Sequence[Reading], recorded: Sequence[Reading]) -> Reading | None:
+def _counting_reading(here: Sequence[Reading], recorded: Sequence[Reading]) -> Reading | None:
     """Return the reading of a figure that counts, of those made here, beside those that were recorded."""
     settings = {reading.setting for reading in recorded}
     ordered = sorted(here, key=lambda reading: (reading.setting in settings, not reading.small, reading.date))
     return ordered[-1] if ordered else None
 
 
-def _judged(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str) -> Row:
-    verdict = judge(figure, here, recorded, gpus, why)
+def _judged_row(
+    lab: str, figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, reason: str
+) -> Row:
+    verdict = judge(figure, here, recorded, gpus, reason)
     row: dict[str, Any] = {"kind": verdict.kind, "verdict": verdict.text}
     row |= {"lab": lab, "figure": figure.name, "unit": figure.unit, "better": figure.better, "by_host": figure.by_host}
     if here is None:
@@ -191,18 +193,18 @@ def _judged(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[
     row |= {name: value if math.isfinite(value := getattr(here, name)) else None for name in ("value", "low", "high")}
     row["percent"] = None if math.isnan(verdict.percent) else round(verdict.percent, 3)
     if verdict.kind in (BELOW, NOT_COMPARABLE) and verdict.reference is not None:
-        row["notes"] = tuple(_notes(figure, here, verdict.reference))
+        row["notes"] = tuple(_condition_notes(figure, here, verdict.reference))
     ticks = ({name: getattr(reading, name) for name in ("value", "low", "high", "run")} for reading in same)
     return Row(**row, references=tuple(ticks))
 
 
-def _notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
+def _condition_notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
     """Return which conditions differ from the reference's, in words, as far as they can change the figure."""
-    differences = differing(here.conditions, reference.conditions)
+    differences = differences_between(here.conditions, reference.conditions)
     return [each.sentence("this run", "the reference") for each in differences if figure.by_host or not each.host_only]
 
 
-def together(measured: Iterable[Reading | Row]) -> dict[str, Any]:
+def conditions_of_all(measured: Iterable[Reading | Row]) -> dict[str, Any]:
     """Return the conditions of all runs: the median of a number, or each text once; the most of what disturbs."""
     of_runs = {figure.run: figure.conditions for figure in measured}.values()
     most = {"throttled_percent", "other_processes", "temperature_c", "ecc_uncorrected_errors", "nvlink_errors"}
@@ -216,7 +218,7 @@ def together(measured: Iterable[Reading | Row]) -> dict[str, Any]:
     return result
 
 
-def failing(card: Card, level: str) -> list[Row]:
+def failing_rows(card: Card, level: str) -> list[Row]:
     """Return the rows that fail a run at this level: "impossible", "below", or "below=5" for more than 5 percent."""
     kind, _, percent = level.partition("=")
     least = float(percent) if percent else -math.inf

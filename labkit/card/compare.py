@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from labkit.card.cards import FILE, Card, CardError, Row, together
+from labkit.card.cards import FILE, Card, CardError, Row, conditions_of_all
 from labkit.card.history import find_card, history
 from labkit.card.verdicts import FENCE, percent_text
 from labkit.engine.run_folder import runs_folder
@@ -84,7 +84,10 @@ def changed_conditions(first: Card, second: Card) -> list[str]:
             sentences.append(f"{name}: {was or 'none'} → {now or 'none'}")
     # of the runs that are compared: another lab's run heats the GPUs, and says nothing of these figures
     compared = changes(first, second)
-    a, b = together(change.first for change in compared), together(change.second for change in compared)
+    a, b = (
+        conditions_of_all(change.first for change in compared),
+        conditions_of_all(change.second for change in compared),
+    )
     for name, words, ratio in (
         ("sm_clock_mhz", "GPU clock while busy, MHz", 1 + RESOLUTION),
         ("enqueue_us", "time to enqueue a kernel, µs", HOST_RATIO),

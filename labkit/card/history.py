@@ -41,7 +41,7 @@ def history(report: Path, now: datetime | None = None) -> History:
         except CardError as error:
             problems.append(str(error))
     cards.sort(key=lambda pair: pair[1].date)
-    problems += [_from_the_future(path, card) for path, card in cards if _is_later(card, now or datetime.now())]
+    problems += [_future_date_warning(path, card) for path, card in cards if _is_later(card, now or datetime.now())]
     return History(tuple(cards), tuple(problems))
 
 
@@ -52,7 +52,7 @@ def _is_later(card: Card, now: datetime) -> bool:
         return False
 
 
-def _from_the_future(path: Path, card: Card) -> str:
+def _future_date_warning(path: Path, card: Card) -> str:
     return f"{path.name} is dated {card.date}, in the future: the node's clock was set back since, and dates mislead"
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from labkit.card.readings import card_plans, figures_of, of_runs
+from labkit.card.readings import card_plans, figures_of, readings_of_runs
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
 from labkit.engine.session import Session
@@ -62,19 +62,19 @@ def _one_agent(plans: Sequence[Any]) -> Iterator[None]:
 def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
     """Measure one plan, add its readings, and return "ok" or why it failed, in one sentence."""
     try:
-        run: Run = _measured(plan, progress)
+        run: Run = _run_of_plan(plan, progress)
     except (RunError, OSError, ValueError) as error:  # GPUs that are lost, taken or too few; no room; a wrong knob
         sentence = (getattr(error, "sentence", "") or str(error)).splitlines()[0]
         result.why_not[plan.lab] = sentence
         result.problems.append(f"{plan.lab} was not measured: {sentence}")
         return f"failed: {sentence}"
-    readings, problems = of_runs([run])
+    readings, problems = readings_of_runs([run])
     result.readings += [reading.record() for reading in readings]
     result.problems += problems
     return "ok"
 
 
-def _measured(plan: Any, progress: bool) -> Run:
+def _run_of_plan(plan: Any, progress: bool) -> Run:
     if module := getattr(plan, "measured_by", ""):
         return importlib.import_module(module).measure(plan)
     return launch(plan, limit_s=LIMIT_S, progress=progress)

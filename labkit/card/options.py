@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from labkit.card.cards import Card, failing
+from labkit.card.cards import Card, failing_rows
 from labkit.card.formats import measured_text
 from labkit.engine.run_folder import runs_folder
 
@@ -38,7 +38,7 @@ def level(text: str) -> str:
 
 def status_of(card: Card, wanted: str | None) -> int:
     """Return 3 where the card has a figure that fails at this level, and print it; else 0."""
-    rows = failing(card, wanted) if wanted else []
+    rows = failing_rows(card, wanted) if wanted else []
     for row in rows:
         print(f"fails on {wanted}: {row.lab}, {row.figure}: {row.verdict}, {measured_text(row)}", file=sys.stderr)
     return 3 if rows else 0

@@ -94,7 +94,7 @@ def readings(run: Run) -> list[Reading]:
     if not figures:
         return []
     of_run = {"cores": run.node.cores} | key_conditions(run.conditions())
-    conditions = {name: _plain(value) for name, value in of_run.items()}
+    conditions = {name: _python_number(value) for name, value in of_run.items()}
     pairs = ((figure, figure.of(run)) for figure in figures)
     return [_reading(run, figure, measured, conditions) for figure, measured in pairs if measured is not None]
 
@@ -130,12 +130,12 @@ def _date(run: Run, recorded: bool) -> str:
     return str(run.status.get("date", run.node.date))
 
 
-def _plain(value: Any) -> Any:
+def _python_number(value: Any) -> Any:
     """Return a number without pandas' or NumPy's type."""
     return value.item() if hasattr(value, "item") else value
 
 
-def of_runs(runs: Iterable[Run]) -> tuple[list[Reading], list[str]]:
+def readings_of_runs(runs: Iterable[Run]) -> tuple[list[Reading], list[str]]:
     """Return the readings of all runs, and a sentence for each run that cannot be read."""
     all_readings: list[Reading] = []
     problems = []
@@ -178,7 +178,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:300]
 
 
-def launched_by(mark: str) -> Iterator[Run]:
+def runs_launched_for(mark: str) -> Iterator[Run]:
     """Return the finished runs whose status says that they were launched for `mark`, the oldest first."""
     for folder in sorted(runs_folder().glob("*-*")):
         run = Run(folder)

@@ -77,7 +77,7 @@ def chart(rows: Sequence[Row]) -> str:
     import matplotlib
 
     last, text, no_metadata = rows[-1], io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure = drawn(rows)
+    figure = series_figure(rows)
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
     label = f"{last.lab}, {last.figure}: {number(last.value or 0)} {last.unit}, {last.verdict}"
@@ -93,7 +93,7 @@ def chart(rows: Sequence[Row]) -> str:
 <svg role="img" aria-label="{escape(label)}" {drawing}</figure>"""
 
 
-def drawn(rows: Sequence[Row]) -> Figure:
+def series_figure(rows: Sequence[Row]) -> Figure:
     """Draw one figure's values; they are equally far apart, in the order of their dates."""
     last, places = rows[-1], range(len(rows))
     limit = last.limit if last.better != LOWER else None

@@ -42,36 +42,36 @@ class FigureVerdict:
     percent: float = math.nan
 
 
-def fence(reading: Reading, better: str) -> float:
+def outlier_fence(reading: Reading, better: str) -> float:
     """Return the worst value that is no outlier among the reading's repeats."""
     reach = FENCE * (reading.high - reading.low)
     return reading.high + reach if better == LOWER else reading.low - reach
 
 
 def judge(
-    figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, why: str = ""
+    figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, reason: str = ""
 ) -> FigureVerdict:
-    """Return what the figure says of a node with so many GPUs; `why` it was not measured, where that is known.
+    """Return what the figure says of a node with so many GPUs; `reason`: why it was not measured, where known.
 
     `recorded` are the readings of this figure on the node's GPU model.
     """
     if here is None:
         few = f"needs {figure.least_gpus} GPU{'s' * (figure.least_gpus > 1)}" if gpus < figure.least_gpus else ""
-        reason = few or why
+        reason = few or reason
         return FigureVerdict(NOT_MEASURED, f"{NOT_MEASURED}: {reason}" if reason else NOT_MEASURED)
     if contradicts_physics(figure, here):
         return FigureVerdict(IMPOSSIBLE, "impossible: check the clock")
     same = [reading for reading in recorded if reading.setting == here.setting]
     if not same:
-        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_lacks(here, recorded)}")
+        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_missing_reference(here, recorded)}")
     nearest = min(same, key=lambda reading: _worse_by(figure, here, reading))
     percent = _worse_by(figure, here, nearest)
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
-    if not all(side * at_best > side * fence(reading, figure.better) for reading in same):
+    if not all(side * at_best > side * outlier_fence(reading, figure.better) for reading in same):
         return FigureVerdict(SOUND, SOUND, nearest, percent)
-    if reason := disturbed(here, nearest):
-        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {reason}", nearest, percent)
+    if disturbed_by := disturbance(here, nearest):
+        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {disturbed_by}", nearest, percent)
     return FigureVerdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
 
 
@@ -85,7 +85,7 @@ def contradicts_physics(figure: Measure, here: Reading) -> bool:
     return share > 1 + RESOLUTION
 
 
-def disturbed(here: Reading, reference: Reading) -> str:
+def disturbance(here: Reading, reference: Reading) -> str:
     """Return what disturbed the run, in a word or two: "throttled"; "" where nothing is known to.
 
     A sound GPU reaches its power cap under full load, so a share of throttled time disturbs only where it exceeds the
@@ -106,7 +106,7 @@ def _worse_by(figure: Measure, here: Reading, reference: Reading) -> float:
     return change if figure.better == LOWER else -change
 
 
-def _lacks(here: Reading, recorded: Iterable[Reading]) -> str:
+def _missing_reference(here: Reading, recorded: Iterable[Reading]) -> str:
     """Return what the reference lacks."""
     settings = sorted({reading.setting for reading in recorded})
     if not here.model:

@@ -52,17 +52,17 @@ def conditions_chart(conditions: Conditions, *, shown: tuple[str, ...] = ()) -> 
         ax.set(title=title if ax is not axes[0] else f"{conditions.run}: {title}", ylabel=unit)
         ax.grid(axis="y")
         _lines(ax, table, column, scale)
-        _bounds(ax, column)
+        _set_limits(ax, column)
         if table.empty or not table[column].notna().any():
             why = conditions.missing or NOT_COUNTED.get(column, "not measured: this machine does not count it")
             ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color=canvas.QUIET, fontsize=8)
             ax.set_yticks([])
             ax.set_xticks([])
     if on_gpus:
-        _throttled(axes, columns, table)
+        _mark_throttling(axes, columns, table)
         _power_cap(axes, columns, conditions)
     _points(axes, conditions)
-    axes[-1].set(xlabel="seconds since the first look", xlim=(0, _end(table, conditions)))
+    axes[-1].set(xlabel="seconds since the first look", xlim=(0, _end_s(table, conditions)))
     if any(ax.get_legend_handles_labels()[1] for ax in axes):
         canvas.shared_legend(figure, axes, columns=7)
     return canvas.finish(figure, conditions.source)
@@ -82,7 +82,7 @@ def _lines(ax: Axes, table: pd.DataFrame, column: str, scale: float) -> None:
         ax.plot(values.index, values, lw=1.2, label=f"GPU {int(str(gpu).partition('.')[0])}", **style)
 
 
-def _bounds(ax: Axes, column: str) -> None:
+def _set_limits(ax: Axes, column: str) -> None:
     ax.margins(y=0.15)
     if column.endswith("_percent"):
         ax.set_ylim(0, PERCENT)
@@ -91,7 +91,7 @@ def _bounds(ax: Axes, column: str) -> None:
         ax.set_ylim(0, 1.12 * max(ax.get_ylim()[1], 1e-9))
 
 
-def _throttled(axes: list[Axes], columns: tuple[str, ...], table: pd.DataFrame) -> None:
+def _mark_throttling(axes: list[Axes], columns: tuple[str, ...], table: pd.DataFrame) -> None:
     if "sm_clock_mhz" not in columns:
         return
     rows = table[table["throttle_reasons"].map(bool, na_action="ignore").eq(True) & table["sm_clock_mhz"].notna()]
@@ -125,6 +125,6 @@ def _points(axes: list[Axes], conditions: Conditions) -> None:
         axes[0].annotate(f"{point['point']}", (middle, 1), xycoords=where, fontsize=8, color=canvas.QUIET, **place)
 
 
-def _end(table: pd.DataFrame, conditions: Conditions) -> float:
+def _end_s(table: pd.DataFrame, conditions: Conditions) -> float:
     ends = [conditions.seconds or 0.0, float(table["at_s"].max()) if len(table) else 0.0]
     return max(*ends, 0.1)

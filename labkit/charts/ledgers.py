@@ -98,12 +98,12 @@ def _phases(ax: Axes, table: pd.DataFrame) -> None:
     for start, stop, phase in zip(starts["t_ms"], [*starts["t_ms"][1:], end], starts["phase"], strict=True):
         ax.axvline(start, ymax=_NAMES, color=canvas.QUIET, lw=0.6)
         room = (stop - start) / end * points
-        text = next((text for text in (phase, phase[0].upper()) if _width(text) < room), None)
+        text = next((text for text in (phase, phase[0].upper()) if _text_width_points(text) < room), None)
         if text:
             ax.text((start + stop) / 2, (_NAMES + 1) / 2, text, transform=ax.get_xaxis_transform(), **style)
 
 
-def _width(text: str) -> float:
+def _text_width_points(text: str) -> float:
     """Return the points that a phase's name takes, with a gap to the next one."""
     from matplotlib.textpath import TextPath
 

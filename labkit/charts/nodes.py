@@ -36,7 +36,7 @@ def nodes_map(table: pd.DataFrame) -> Figure | Markdown:
     figure, ax = canvas.canvas(width=max(7.5, 0.095 * letters * len(drawn)), height=height)
     ax.axis("off")
     for place, (node, lines) in enumerate(zip(drawn.itertuples(), texts, strict=True)):
-        _draw(ax, float(place), node, [_cut(line, letters) for line in lines], LINE * most_lines)
+        _draw(ax, float(place), node, [_truncated(line, letters) for line in lines], LINE * most_lines)
     left, right = -0.45, len(drawn) - 0.55
     ax.plot([left, right], [-0.95, -0.95], color=canvas.COMMUNICATE, lw=5, solid_capstyle="round")
     ax.text((left + right) / 2, -1.2, "network between the nodes", ha="center", fontsize=9, color=canvas.QUIET)
@@ -50,18 +50,20 @@ def _lines(node) -> list[str]:
     """Return what a node's box says: its number, ranks, what it computes with, and a line per network card."""
     computes = node.gpus if node.gpus != "none" else f"{node.cores} CPU cores"
     cards = [] if node.cards == "–" else node.cards.split(", ")
-    named = [f"{name} · {f'{rate} Gbit/s' if rate != '–' else 'rate not told'}" for name, _, rate in map(_card, cards)]
+    named = [
+        f"{name} · {f'{rate} Gbit/s' if rate != '–' else 'rate not told'}" for name, _, rate in map(_card_parts, cards)
+    ]
     rest = [f"and {len(cards) - MOST_CARDS} more"] if len(cards) > MOST_CARDS else []
     return [f"node {node.node}", f"ranks {node.ranks}", computes, *named[:MOST_CARDS], *rest]
 
 
-def _card(text: str) -> tuple[str, str, str]:
+def _card_parts(text: str) -> tuple[str, str, str]:
     """Return a card's name and rate, as `nodes_table` writes them: "mlx5_0:1 400.0"."""
     name, gap, rate = text.rpartition(" ")
     return name, gap, rate.removesuffix(".0")
 
 
-def _cut(line: str, most: int) -> str:
+def _truncated(line: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

@@ -155,10 +155,10 @@ def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s:
     Raises ClusterError where it ends before that, can never start, or waits longer than `limit_s`.
     """
     begun = time.monotonic()
-    while not (job := allocation.job()).runs:
+    while not (job := allocation.job()).is_running:
         if why := job.why_never():
             raise ClusterError(why)
-        if not job.waits:
+        if not job.is_waiting:
             raise ClusterError(job.how_it_ended() + " before it had started" * allocation.submitted)
         why = job.why_it_waits()
         tell(why)

@@ -42,7 +42,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
     bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts:
         try:
-            launches = ByHand(run, ByHandUsage(run), bars, patience_s=patience_s, limit_s=limit_s)
+            launches = HandLaunches(run, HandUsage(run), bars, patience_s=patience_s, limit_s=limit_s)
             launches.settings = settings
             launches.run_all(interrupts)
         finally:
@@ -129,7 +129,7 @@ class HandWatch(RemoteWatch):
         """Only torchrun's machines could ask the ranks where they stand."""
 
 
-class ByHand(Launches):
+class HandLaunches(Launches):
     """The launches of one run, each started by somebody who pastes its lines."""
 
     follower = HandWatch
@@ -147,7 +147,7 @@ class ByHand(Launches):
             print(f"\n# machine {index}{' (this one)' if not index else ''}\n{line}")
 
 
-class ByHandUsage(ResourceUsage):
+class HandUsage(ResourceUsage):
     """What is known of a run whose processes are on other machines."""
 
     def __init__(self, run: Run):

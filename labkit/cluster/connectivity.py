@@ -39,7 +39,7 @@ def choose_interface(name: str) -> tuple[str, str]:
     raise ValueError(f"no interface leads to the kernel; set `interface` to one of {', '.join(address_of) or 'none'}")
 
 
-def listen(address: str) -> socket.socket:
+def listening_socket(address: str) -> socket.socket:
     """Return a socket that listens on this address only, on a port that the system chooses."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind((address, 0))

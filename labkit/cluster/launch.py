@@ -32,7 +32,7 @@ def launch_on_nodes(
     """
     cluster = cluster or os.environ.get("LABKIT_CLUSTER", "slurm")
     kind = "namespaces" if cluster == "namespaces" else "slurm"
-    if kind == "slurm" and (cluster == "hand" or not slurm.available()):
+    if kind == "slurm" and (cluster == "hand" or not slurm.is_available()):
         return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
     settings = Settings() if kind == "namespaces" else Settings.read()
     if kind == "namespaces" and plan.device == "cuda":
@@ -46,9 +46,9 @@ def launch_on_nodes(
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
             waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
-            session = _entered(waiting_session, stack, interrupts, bars)
+            session = _wait_for_session(waiting_session, stack, interrupts, bars)
             _require_gpus(plan, session)
-            for sentence in differences(session.nodes, session.hosts):
+            for sentence in node_differences(session.nodes, session.hosts):
                 notice(sentence, stacklevel=3)
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
             launches = NodesLaunches(run, NodesUsage(run, session), bars, patience_s=patience_s, limit_s=limit_s)
@@ -61,7 +61,9 @@ def launch_on_nodes(
     return run
 
 
-def _entered(waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: ProgressBars) -> NodesSession:
+def _wait_for_session(
+    waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: ProgressBars
+) -> NodesSession:
     """Wait for the nodes; an interrupt meanwhile gives back what was asked for."""
     try:
         return stack.enter_context(waiting_session)
@@ -82,7 +84,7 @@ def _require_gpus(plan: Plan, session: NodesSession) -> None:
             raise NotEnoughGpus(f"the plan wants {workers} GPU(s) on each node, and {shown}: set `gpus_per_node`")
 
 
-def differences(nodes: tuple[Node, ...], hosts: tuple[str, ...]) -> list[str]:
+def node_differences(nodes: tuple[Node, ...], hosts: tuple[str, ...]) -> list[str]:
     """Return in which respects the nodes differ: a run is as fast as its slowest node."""
     description_of = {
         "GPUs": lambda node: node.label if node.gpus else "none",

@@ -21,7 +21,7 @@ WAIT_SECONDS = 6.0  # for the stations to end by themselves: each ends its worke
 NODE = 'read -r _ && exec "$@"'  # a node waits for the link, then it becomes the command
 
 
-class Ended(Exception):
+class Terminated(Exception):
     """SIGTERM has come."""
 
 
@@ -114,7 +114,7 @@ def main(interface: str, addresses: list[str], command: list[str]) -> int:
     """Run the command in two namespaces to its end; return 0 where all ended well."""
 
     def end_soon(number: int, frame: object) -> None:
-        raise Ended
+        raise Terminated
 
     nodes: list[subprocess.Popen] = []
     signal.signal(signal.SIGTERM, end_soon)
@@ -125,7 +125,7 @@ def main(interface: str, addresses: list[str], command: list[str]) -> int:
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"srun: error: the namespaces cannot be connected: {error}", file=sys.stderr, flush=True)
         return 1
-    except Ended:
+    except Terminated:
         return 0
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -21,9 +21,9 @@ from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
 from labkit.engine.processes import MARK, UNMARKED
 from labkit.engine.run import Run
-from labkit.engine.session import LEAVE_SECONDS, Session, agent_state, environment, import_path
+from labkit.engine.session import LEAVE_SECONDS, Session, agent_fingerprint, environment, import_path
 from labkit.node import Node
-from labkit.repository import source_digest, source_state
+from labkit.repository import source_digest, source_fingerprint
 
 START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk
 POLL_SECONDS = 0.05
@@ -53,8 +53,8 @@ class NodesSession(Session):
     ):
         self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
         self.restarts = restarts  # of the job, when it began to run
-        self.kernel, self.code, self.launches, self.token = os.getpid(), agent_state(), 0, ""
-        self.source, self.source_state = source_digest(), source_state()
+        self.kernel, self.agent_fingerprint, self.launches, self.token = os.getpid(), agent_fingerprint(), 0, ""
+        self.source_digest, self.source_fingerprint = source_digest(), source_fingerprint()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
         self.hosts, self.networks, self.rendezvous = (), (), {}
@@ -91,7 +91,7 @@ class NodesSession(Session):
 
     def fits(self, module: str, count: int, settings: Settings) -> bool:
         """Whether the stations live, are as many, and know the module and the code as it is on disk."""
-        same = (count, settings, source_state()) == (self.count, self.settings, self.source_state)
+        same = (count, settings, source_fingerprint()) == (self.count, self.settings, self.source_fingerprint)
         return same and self.serves(module)
 
     def has_its_folder(self) -> bool:
@@ -106,10 +106,12 @@ class NodesSession(Session):
             self._read()
             missing = sorted({*range(self.count)} - {*self._hello_of})
             if missing and not alive:
-                raise ClusterError(f"no station started on node(s) {_joined(missing)}: {self.how_it_ended()}")
+                raise ClusterError(f"no station started on node(s) {_comma_separated(missing)}: {self.how_it_ended()}")
             if time.monotonic() > begun + START_SECONDS:
                 why = self.last_error() or "srun says nothing"
-                raise ClusterError(f"no station on node(s) {_joined(missing)} within {START_SECONDS:.0f} s: {why}")
+                raise ClusterError(
+                    f"no station on node(s) {_comma_separated(missing)} within {START_SECONDS:.0f} s: {why}"
+                )
             time.sleep(POLL_SECONDS)
         hellos = [self._hello_of[index] for index in range(self.count)]
         self.hosts = tuple(hello["host"] for hello in hellos)
@@ -128,7 +130,9 @@ class NodesSession(Session):
             if len(set(versions)) > 1:
                 each = ", ".join(f"{version} on {host}" for version, host in zip(versions, self.hosts, strict=True))
                 raise ClusterError(f"all nodes need the same version of {what}: {each}. Set `setup` or `python`")
-        if others := [host for host, hello in zip(self.hosts, hellos, strict=True) if hello["source"] != self.source]:
+        if others := [
+            host for host, hello in zip(self.hosts, hellos, strict=True) if hello["source"] != self.source_digest
+        ]:
             where = f"{', '.join(others)} {'has' if len(others) == 1 else 'have'} another one than this kernel"
             raise ClusterError(f"all nodes need the same version of labkit: {where}. Let all share one checkout")
 
@@ -217,9 +221,9 @@ class NodesSession(Session):
                 late = time.monotonic() > deadline
                 if state.restarts > self.restarts:  # it may run again, without its stations
                     state = replace(state, state="REQUEUED")
-                if state.preempted or not (state.runs or state.completes) or (late and state.completes):
+                if state.preempted or not (state.is_running or state.is_completing) or (late and state.is_completing):
                     return state.how_it_ended()
-                if late or (state.runs and (not self.ended_by or self.lost_node() is not None)):
+                if late or (state.is_running and (not self.ended_by or self.lost_node() is not None)):
                     break
                 time.sleep(POLL_SECONDS)
         if self.ended_by and self.lost_node() is None:
@@ -260,5 +264,5 @@ class NodesSession(Session):
         self._shared.clear()
 
 
-def _joined(numbers: list[int]) -> str:
+def _comma_separated(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))

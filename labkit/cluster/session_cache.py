@@ -35,7 +35,7 @@ def nodes_session(
     with _Cache.lock:
         session = _Cache.session
         if session is None or session.allocation.kind != kind or not session.fits(module, count, settings):
-            session = _renewed(session, module, count, settings, tell, limit_s, kind)
+            session = _renewed_session(session, module, count, settings, tell, limit_s, kind)
         session.launches += 1
     try:
         yield session
@@ -44,7 +44,7 @@ def nodes_session(
         _keep_or_leave(session)
 
 
-def _renewed(
+def _renewed_session(
     last: NodesSession | None,
     module: str,
     count: int,
@@ -60,7 +60,7 @@ def _renewed(
             count,
             settings,
             kind,
-        ) and last.allocation.job().runs
+        ) and last.allocation.job().is_running
         if same:
             allocation = last.allocation
         else:

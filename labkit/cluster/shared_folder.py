@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import MAKE_ROOM, NowhereToWrite
-from labkit.engine.files import bounded, make_private
+from labkit.engine.files import make_private, run_with_timeout
 from labkit.engine.json_lines import JsonLines
 from labkit.engine.run_folder import runs_folder
 
@@ -59,11 +59,11 @@ class SharedFolder:
                 requests.write(json.dumps(request) + "\n")
 
         with suppress(OSError):
-            bounded(append, None, APPEND_SECONDS)
+            run_with_timeout(append, None, APPEND_SECONDS)
 
     def clear(self) -> None:
         """Remove the folder; more than once changes nothing."""
-        bounded(lambda: shutil.rmtree(self.folder, ignore_errors=True), None, CLEAR_SECONDS)
+        run_with_timeout(lambda: shutil.rmtree(self.folder, ignore_errors=True), None, CLEAR_SECONDS)
 
 
 def node_file(folder: Path, index: int) -> Path:

@@ -65,15 +65,15 @@ class Job:
     preempted: bool = False  # also while it still runs, for the time of grace
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.state in WAITING
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.state == "RUNNING"
 
     @property
-    def completes(self) -> bool:
+    def is_completing(self) -> bool:
         """Whether its processes are being ended; why, the state tells after that."""
         return self.state == "COMPLETING"
 
@@ -88,7 +88,7 @@ class Job:
     def why_never(self) -> str:
         """Return why the job cannot ever start; "" where it may."""
         reason = self.reason.partition(",")[0]
-        if not self.waits or reason not in IMPOSSIBLE:
+        if not self.is_waiting or reason not in IMPOSSIBLE:
             return ""
         return f"job {self.number} cannot start ({reason}): {IMPOSSIBLE[reason]}"
 
@@ -96,13 +96,13 @@ class Job:
         """Return a sentence on the job's end."""
         if not self.state:
             return f"Slurm does not know job {self.number} any more"
-        state = "PREEMPTED" if self.preempted else "REQUEUED" if self.waits else self.state
+        state = "PREEMPTED" if self.preempted else "REQUEUED" if self.is_waiting else self.state
         how = ENDS.get(state, f"is in the state {self.state}").format(limit=self.limit or "unknown length")
-        reason = f" ({self.reason})" if self.reason not in ("", "None", "TimeLimit") and not self.waits else ""
+        reason = f" ({self.reason})" if self.reason not in ("", "None", "TimeLimit") and not self.is_waiting else ""
         return f"Slurm's job {self.number} {how}{reason}"
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Whether this machine has Slurm's commands."""
     return all(shutil.which(name) for name in ("srun", "squeue", "scontrol"))
 

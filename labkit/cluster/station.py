@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit import node
-from labkit.cluster.connectivity import choose_interface, listen, probe
+from labkit.cluster.connectivity import choose_interface, listening_socket, probe
 from labkit.cluster.shared_folder import STATION_ERROR, is_gone, node_file, requests_file
 from labkit.engine import agent, processes
 from labkit.engine.json_lines import JsonLines
@@ -78,7 +78,7 @@ class Station(agent.RequestHandler):
             "environment": self.clean | changes | own_gpus | network | {"LABKIT_LAUNCHED": repr(time.monotonic())},
             "node": self.index,
             "ranks": (self.index * request["workers"], (self.index + 1) * request["workers"]),
-            "sampled": self._sampled(request),
+            "sampled": self._gpus_to_sample(request),
             "rendezvous": rendezvous | {"node": self.index, "own_address": self.address, "listener": listener},
         }
         run = Run(request["folder"])
@@ -116,7 +116,7 @@ class Station(agent.RequestHandler):
         if not self.index:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _sampled(self, request: dict[str, Any]) -> list[tuple[int, str | None]] | None:
+    def _gpus_to_sample(self, request: dict[str, Any]) -> list[tuple[int, str | None]] | None:
         """Return which GPUs of this node the launch uses; none on a CPU, None where no conditions are measured."""
         if not request["sampled"]:
             return request["sampled"]
@@ -137,7 +137,7 @@ class Station(agent.RequestHandler):
                 self.tell({"run": run.mark, "launch": launch, "first": [], "error": "it was stopped", "statuses": {}})
             time.sleep(agent.TICK_SECONDS)
 
-    def hear_signals(self) -> None:
+    def set_signal_handlers(self) -> None:
         """Slurm sends SIGTERM some time before it kills: on scancel, at the time limit, and for another job."""
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -171,7 +171,7 @@ def main(folder: str, name: str) -> None:
     except ValueError as error:
         Station(file, index, ("", ""), None).hello(error=str(error))
         return
-    listener = listen(interface[1])
+    listener = listening_socket(interface[1])
     station = Station(file, index, interface, listener)
     threading.Thread(target=station.read_requests, daemon=True).start()
     inventory = json.loads(node.here().to_json())

@@ -118,7 +118,7 @@ def loss_of(run: Run, session: NodesSession) -> Loss | None:
     unwritable = {index: probe["folder"] for index, probe in probes.items() if probe["folder"]}
     if unwritable_here or unwritable:
         node = None if unwritable_here or len(unwritable) == session.count else min(unwritable)
-        where = "" if node is None else f" from {_name(node, session)}"
+        where = "" if node is None else f" from {_node_name(node, session)}"
         why = unwritable_here or unwritable[min(unwritable)]
         return Loss(f"the run's folder {run.folder} cannot be written{where} ({why})", OTHER_FOLDER, node, folder=True)
     broken = [(index, int(other)) for index, probe in probes.items() for other in probe["unreachable"]]
@@ -131,11 +131,11 @@ def loss_of(run: Run, session: NodesSession) -> Loss | None:
     why = probes[begin]["unreachable"][str(end)]
     if node in down:
         why += f"; {session.networks[node]['interface']} on {session.hosts[node]} {probes[node]['interface']}"
-    way = f"those of {_name(end, session)} over {session.networks[begin]['interface']} ({why})"
-    silent = ", ".join(_name(index, session) for index in range(session.count) if index not in probes)
+    way = f"those of {_node_name(end, session)} over {session.networks[begin]['interface']} ({why})"
+    silent = ", ".join(_node_name(index, session) for index in range(session.count) if index not in probes)
     state = f"{silent} cannot be asked" if silent else "both nodes live" if session.count == 2 else "all nodes live"
-    return Loss(f"the workers of {_name(begin, session)} cannot reach {way}, and {state}", MEND_NETWORK, node)
+    return Loss(f"the workers of {_node_name(begin, session)} cannot reach {way}, and {state}", MEND_NETWORK, node)
 
 
-def _name(node: int, session: NodesSession) -> str:
+def _node_name(node: int, session: NodesSession) -> str:
     return f"node {node} ({session.hosts[node]})"

@@ -27,18 +27,18 @@ LARGE = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
 TRACEBACK = "Traceback (most recent call last):\n"
 
 
-class Given(list[Any]):
+class ReturnedValues(list[Any]):
     """What an answer returned for each list of arguments, and what it `printed`."""
 
     printed: str = ""
 
 
-def unanswered(name: str) -> Verdict | None:
+def unanswered_verdict(name: str) -> Verdict | None:
     """Return the verdict on an exercise, such as "broadcast.pipelined", whose newest cell cannot be judged.
 
     None where it can. An answer that was saved before that cell is kept, and named, but it is not judged.
     """
-    function, newest, saved = name.partition(".")[2], answers.newest(name), answers.file_of(name)
+    function, newest, saved = name.partition(".")[2], answers.newest_version(name), answers.file_of(name)
     if newest is None:
         return Verdict(function, UNANSWERED, {}, (LATER,))
     what = f"`{saved.name}`, saved {answers.saved_at(newest)},"
@@ -65,13 +65,15 @@ def launch_answer(exercise: str, plan: Plan, patience_s: float, hangs: str) -> R
         called = _call(exercise, plan, error.point)
         sentence = f"{called} did not come back within {patience_s:.0f} s: {hangs}"
         detail = _to_the_students_line(error.detail)
-        return Verdict(exercise, HUNG, {"hung": sentence}, detail=detail, printed=_log(error))
+        return Verdict(exercise, HUNG, {"hung": sentence}, detail=detail, printed=_printed_logs(error))
     except RunError as error:
         detail = from_the_students_line(error.detail)
-        return Verdict(exercise, RAISED, _raised(exercise, plan, error), detail=detail, printed=_log(error))
+        return Verdict(
+            exercise, RAISED, _faults_of_error(exercise, plan, error), detail=detail, printed=_printed_logs(error)
+        )
 
 
-def _raised(exercise: str, plan: Plan, error: RunError) -> dict[str, str]:
+def _faults_of_error(exercise: str, plan: Plan, error: RunError) -> dict[str, str]:
     """Say in plain words which call raised what, and in which line; of an answer that ended its process, what to do.
 
     An error that did not come from the answer keeps its sentence.
@@ -118,7 +120,7 @@ def _to_the_students_line(stacks: str) -> str:
     return "\n".join(kept)
 
 
-def _log(error: RunError) -> str:
+def _printed_logs(error: RunError) -> str:
     """Return what the ranks of a failed launch printed; "" where they printed nothing."""
     return error.logs if "printed:" in error.logs else ""
 
@@ -142,22 +144,22 @@ def _call(exercise: str, plan: Plan, point: int | None) -> str:
 def call_text(function: str, arguments: list) -> str:
     """Return a call as a sentence shows it: long lists cut short, large numbers in groups of three digits."""
     given = LARGE.sub(lambda digits: f"{int(digits[0]):_}", ", ".join(map(repr, arguments)))
-    return f"`{function}({brief(given)})`"
+    return f"`{function}({truncated(given)})`"
 
 
-def brief(text: str) -> str:
+def truncated(text: str) -> str:
     """Return a text, or its beginning where it is long."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def call_answer(name: str, inputs: list, patience_s: float = 20.0) -> Given | Verdict:
+def call_answer(name: str, inputs: list, patience_s: float = 20.0) -> ReturnedValues | Verdict:
     """Have a worker call the answer to the exercise `name`, such as "pipeline.balanced_split".
 
     Gives what it gives for each list of arguments: None and NaN as they are, arrays and tuples as lists. Gives a
     Verdict where there is nothing to judge: no call returns anything, or something that no check can read, or a second
     call with the same arguments gives something else.
     """
-    if (verdict := unanswered(name)) is not None:
+    if (verdict := unanswered_verdict(name)) is not None:
         return verdict
     function, file = name.partition(".")[2], answers.file_of(name)
     plan = Call(gpus=1, file=str(file), function=function, inputs=json.dumps(inputs))
@@ -165,12 +167,12 @@ def call_answer(name: str, inputs: list, patience_s: float = 20.0) -> Given | Ve
     if isinstance(run, Verdict):
         return run
     rows = run.rows.reindex(columns=["given", "again", "unreadable"]).to_dict("records")
-    return returned(function, file.read_bytes(), inputs, rows, printed_in(run.rows))
+    return returned_values(function, file.read_bytes(), inputs, rows, printed_in(run.rows))
 
 
-def returned(
+def returned_values(
     function: str, code: bytes, inputs: Sequence[Any], rows: Sequence[dict[str, Any]], printed: str
-) -> Given | Verdict:
+) -> ReturnedValues | Verdict:
     """Return what an answer gives for each list of arguments, from a row per list: `given`, `again`, `unreadable`.
 
     Gives a Verdict where there is nothing to judge; see `call_answer`.
@@ -182,12 +184,12 @@ def returned(
         first, second = row.get("given"), row.get("again")
         if isinstance(first, str) and isinstance(second, str) and second != first:
             sentence = (
-                f"called twice with the same arguments, {call_text(function, arguments)} gives {brief(first)}, then "
-                f"{brief(second)}: it must give the same each time. Either it draws random numbers without a seed, or "
-                "it keeps something from one call to the next, such as a mutable default argument"
+                f"called twice with the same arguments, {call_text(function, arguments)} gives {truncated(first)}, "
+                f"then {truncated(second)}: it must give the same each time. Either it draws random numbers without a "
+                "seed, or it keeps something from one call to the next, such as a mutable default argument"
             )
             return Verdict(function, WRONG, {"remembers": sentence}, printed=printed)
-    given = Given(json.loads(text) if isinstance(text := row.get("given"), str) else text for row in rows)
+    given = ReturnedValues(json.loads(text) if isinstance(text := row.get("given"), str) else text for row in rows)
     given.printed = printed
     if all(value is None for value in given) and not syntax.returns_something(code, function):
         sentence = f"`{function}` has no `return` with a value, so every call gives None: return the result"

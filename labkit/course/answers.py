@@ -41,7 +41,7 @@ def draft_of(name: str) -> Path:
     return file_of(name).with_suffix(".draft.py")
 
 
-def newest(name: str) -> Path | None:
+def newest_version(name: str) -> Path | None:
     """Return the file that holds what the student wrote last for `name`, answer or draft; None where nothing is."""
     versions = [file for file in (file_of(name), draft_of(name)) if file.exists()]
     return max(versions, key=lambda file: file.stat().st_mtime_ns, default=None)

@@ -51,16 +51,16 @@ def reset(work: Path, number: str, notebooks: Path = NOTEBOOKS) -> str:
         aside.parent.mkdir(exist_ok=True)
         os.replace(copy, aside)
         remark = f"; your copy is kept as {aside}"
-    _put(page, copy)
-    _put(page, original)
+    _copy_page(page, copy)
+    _copy_page(page, original)
     return f"{copy} is as handed out{remark}. Your answers and predictions stay."
 
 
 def _refresh(page: Path, copy: Path, original: Path) -> str:
     """Refresh one copy; return what was done, "" where there was nothing to do."""
     if not copy.exists():
-        _put(page, copy)
-        _put(page, original)
+        _copy_page(page, copy)
+        _copy_page(page, original)
         return f"{copy.name}: new"
     if original.exists() and original.read_bytes() == page.read_bytes():
         return ""
@@ -77,7 +77,7 @@ def _refresh(page: Path, copy: Path, original: Path) -> str:
     changed = nbformat.writes(merged) != text
     if changed:
         replace_file(copy, nbformat.writes(merged) + "\n")
-    _put(page, original)
+    _copy_page(page, original)
     if kept:
         cells = f"{kept} cell{'s' if kept > 1 else ''} that you edited"
         return f"{copy.name}: refreshed, except {cells} and that changed in the workbook, too"
@@ -87,8 +87,8 @@ def _refresh(page: Path, copy: Path, original: Path) -> str:
 def _refresh_text(page: Path, copy: Path, original: Path) -> str:
     edited = not original.exists() or copy.read_bytes() != original.read_bytes()
     if not edited or copy.read_bytes() == page.read_bytes():
-        _put(page, copy)
-    _put(page, original)
+        _copy_page(page, copy)
+    _copy_page(page, original)
     return f"{copy.name}: you edited it, so it stays" if edited else f"{copy.name}: refreshed"
 
 
@@ -100,25 +100,25 @@ def merge(was: NotebookNode | None, mine: NotebookNode, now: NotebookNode) -> tu
     """
     before = _by_id(was.cells if was else now.cells)
     copied, current = _by_id(mine.cells), _by_id(now.cells)
-    both = 0
+    conflicts = 0
     cells: dict[str, NotebookNode] = {}
     for name, cell in current.items():
         if name not in copied:
             if name not in before or was is None:  # new in the workbook; else the student has deleted it
                 cells[name] = cell
-        elif _same(copied[name], cell):
+        elif _is_same_cell(copied[name], cell):
             copied[name].metadata.update(cell.metadata)
             cells[name] = copied[name]
-        elif name in before and _same(copied[name], before[name]):
+        elif name in before and _is_same_cell(copied[name], before[name]):
             cells[name] = cell
         else:
             cells[name] = copied[name]
-            both += name in before and not _same(before[name], cell)
+            conflicts += name in before and not _is_same_cell(before[name], cell)
     gone = [name for name in copied if name not in current]  # from the workbook
-    stays = {name for name in gone if not (name in before and _same(copied[name], before[name]))}
-    order = _ordered([*current], [*copied], set(cells) | stays, moved=_moved(before, copied))
+    stays = {name for name in gone if not (name in before and _is_same_cell(copied[name], before[name]))}
+    order = _cell_order([*current], [*copied], set(cells) | stays, moved=_has_moved(before, copied))
     mine["cells"] = [cells[name] if name in cells else copied[name] for name in order]
-    return mine, both
+    return mine, conflicts
 
 
 def _by_id(cells: Iterable[NotebookNode]) -> dict[str, NotebookNode]:
@@ -130,17 +130,17 @@ def _by_id(cells: Iterable[NotebookNode]) -> dict[str, NotebookNode]:
     return by_id
 
 
-def _same(cell: NotebookNode, other: NotebookNode) -> bool:
+def _is_same_cell(cell: NotebookNode, other: NotebookNode) -> bool:
     return (cell.cell_type, cell.source) == (other.cell_type, other.source)
 
 
-def _moved(before: dict, copied: dict) -> bool:
+def _has_moved(before: dict, copied: dict) -> bool:
     """Whether the student has changed the order of the workbook's cells."""
     kept = [name for name in copied if name in before]
     return kept != [name for name in before if name in copied]
 
 
-def _ordered(current: list[str], copied: list[str], wanted: set[str], moved: bool) -> list[str]:
+def _cell_order(current: list[str], copied: list[str], wanted: set[str], moved: bool) -> list[str]:
     """Return the wanted cells in the workbook's order, or the student's where that has `moved`.
 
     Each cell of the other one follows the cell that it follows there.
@@ -160,5 +160,5 @@ def _read(file: Path) -> NotebookNode | None:
     return None
 
 
-def _put(page: Path, target: Path) -> None:
+def _copy_page(page: Path, target: Path) -> None:
     replace_file(target, page.read_text(encoding="utf-8"))

@@ -62,13 +62,16 @@ class CourseMap:
         for lesson, row in zip(self.course, self.progress.itertuples(), strict=True):
             after = ", ".join(name[:2] for name in lesson.builds_on)
             follows = f" after {after}" if after else ""
-            lines.append(f"{lesson.number} {lesson.title}{follows}: {_state(row)}, {', '.join(_done(row))}")
+            lines.append(f"{lesson.number} {lesson.title}{follows}: {_state(row)}, {', '.join(_progress_lines(row))}")
         return "\n".join(["Map of the course.", *lines])
 
     def _box(self, lesson: Lesson, row) -> str:
         subject = escape(f"{lesson.number} {lesson.title.partition(':')[0]}")
         after = ", ".join(name[:2] for name in self.after(lesson.name))
-        lines = [f'<b style="font-size:12px"><a href="{escape(lesson.name)}.ipynb">{subject}</a></b>', *_done(row)]
+        lines = [
+            f'<b style="font-size:12px"><a href="{escape(lesson.name)}.ipynb">{subject}</a></b>',
+            *_progress_lines(row),
+        ]
         lines += [f"after {after}"] if after else []
         return f'<div style="{BOX}; border:2px solid {COLORS[_state(row)]}">{"<br>".join(lines)}</div>'
 
@@ -79,7 +82,7 @@ def course_map() -> CourseMap:
     return CourseMap(course, progress(course))
 
 
-def _done(row) -> list[str]:
+def _progress_lines(row) -> list[str]:
     lines = [f"predicted {row.predicted} of {row.predictions}"] if row.predictions else ["no prediction"]
     return [*lines, f"exercises right {row.right} of {row.exercises}" if row.exercises else "no exercise"]
 
@@ -104,7 +107,7 @@ def progress(course: list[Lesson] | None = None) -> pd.DataFrame:
             "predictions": len(lesson.questions),
             "predicted": sum(question in guessed for question in lesson.questions),
             "exercises": len(lesson.exercises),
-            "right": sum(bool(record.entry(name)["right_at"]) for name in lesson.exercises),
+            "right": sum(bool(record.exercise_record(name)["right_at"]) for name in lesson.exercises),
         }
         for lesson in (lessons() if course is None else course)
     ]

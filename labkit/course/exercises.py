@@ -73,10 +73,10 @@ class Exercises:
         `size` and `gpus` are options of the exercises that launch a run of their own. Raises ValueError, listing the
         exercises, for an unknown one.
         """
-        asked = self._named(exercise)
-        return self._completed(asked, self._judged(asked, patience_s, options))
+        asked = self._exercise(exercise)
+        return self._kept_verdict(asked, self._verdict(asked, patience_s, options))
 
-    def _judged(self, exercise: Exercise, patience_s: float, options: dict[str, Any]) -> Verdict:
+    def _verdict(self, exercise: Exercise, patience_s: float, options: dict[str, Any]) -> Verdict:
         if exercise.check is not None:
             return exercise.check(exercise.name, patience_s=patience_s, **options)
         if options:
@@ -89,7 +89,7 @@ class Exercises:
             return exercise.on_failure(given)
         return replace(exercise.judge(given), printed=given.printed)
 
-    def _completed(self, exercise: Exercise, verdict: Verdict) -> Verdict:
+    def _kept_verdict(self, exercise: Exercise, verdict: Verdict) -> Verdict:
         """Keep the outcome, and return the verdict with the version that it judged and what may be done next."""
         name = f"{self.lab}.{exercise.name}"
         file = answers.file_of(name)
@@ -100,24 +100,24 @@ class Exercises:
         return replace(verdict, judged=judged, notes=self._next_steps(exercise, verdict))
 
     def _next_steps(self, exercise: Exercise, verdict: Verdict) -> tuple[str, ...]:
-        entry = record.entry(f"{self.lab}.{exercise.name}")
+        entry = record.exercise_record(f"{self.lab}.{exercise.name}")
         worth = f"{exercise.points} point{'s' if exercise.points > 1 else ''} ({exercise.grade})"
         if verdict.outcome == RIGHT:
-            compare = f"Compare with the reference solution: {self._call('solution', exercise)}."
+            compare = f"Compare with the reference solution: {self._call_text('solution', exercise)}."
             return (f"This earns {worth}. {compare if _has_solutions() else ''}".rstrip(),)
         lines = []
         if verdict.outcome != UNANSWERED and len(entry["attempts"]) > 1:
             number = entry["attempts"][-1]["number"]
             lines.append(
-                f"This is attempt {number}; {self._call('attempts', exercise)} shows what changed since the last."
+                f"This is attempt {number}; {self._call_text('attempts', exercise)} shows what changed since the last."
             )
         given = entry["hints"]
         if given < len(exercise.hints):
             step = f"hint {given + 1} of {len(exercise.hints)}"
-            lines.append(f"This exercise is worth {worth}. {self._call('hint', exercise)} gives {step}.")
+            lines.append(f"This exercise is worth {worth}. {self._call_text('hint', exercise)} gives {step}.")
         return tuple(lines)
 
-    def _call(self, function: str, exercise: Exercise, more: str = "") -> str:
+    def _call_text(self, function: str, exercise: Exercise, more: str = "") -> str:
         return f'`{self._imported_as}.{function}("{exercise.name}"{more})`'
 
     def hint(self, exercise: str, step: int = 0) -> Markdown:
@@ -125,12 +125,12 @@ class Exercises:
 
         How many were given is kept beside the answers. Raises ValueError, listing the exercises, for an unknown one.
         """
-        asked = self._named(exercise)
+        asked = self._exercise(exercise)
         if not asked.hints:
             return say(f"There are no hints for `{exercise}`.")
-        given = record.entry(f"{self.lab}.{exercise}")["hints"]
+        given = record.exercise_record(f"{self.lab}.{exercise}")["hints"]
         step = min(step if 0 < step <= given else given + 1, len(asked.hints))
-        record.change(f"{self.lab}.{exercise}", hints=max(step, given))
+        record.update_exercise_record(f"{self.lab}.{exercise}", hints=max(step, given))
         return say(f"Hint {step} of {len(asked.hints)} for `{exercise}`: {asked.hints[step - 1]}")
 
     def solution(self, exercise: str, anyway: bool = False) -> Code | Markdown:
@@ -139,20 +139,20 @@ class Exercises:
         In the student's package it is a sentence: the teacher has the solution. Raises ValueError, listing the
         exercises, for an unknown one.
         """
-        asked, name = self._named(exercise), f"{self.lab}.{exercise}"
+        wanted_exercise, name = self._exercise(exercise), f"{self.lab}.{exercise}"
         if not _has_solutions():
             return say(
                 f"Your teacher has the reference solution of `{exercise}`; this copy of the workbook shows none."
             )
-        if not record.entry(name)["right_at"] and not anyway:
-            ask = self._call("solution", asked, ", anyway=True")
+        if not record.exercise_record(name)["right_at"] and not anyway:
+            ask = self._call_text("solution", wanted_exercise, ", anyway=True")
             return say(
                 f"The reference solution of `{exercise}` is shown after a right answer. {ask} shows it before that, "
                 "and your record notes that you asked for it."
             )
-        shown = source(*(asked.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
-        if not record.entry(name)["right_at"]:
-            record.change(name, solution_at=record.now())
+        shown = source(*(wanted_exercise.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
+        if not record.exercise_record(name)["right_at"]:
+            record.update_exercise_record(name, solution_at=record.timestamp())
         return shown
 
     def attempts(self, exercise: str) -> Markdown:
@@ -160,10 +160,10 @@ class Exercises:
 
         Raises ValueError, listing the exercises, for an unknown one.
         """
-        name = f"{self.lab}.{self._named(exercise).name}"
+        name = f"{self.lab}.{self._exercise(exercise).name}"
         rows = [
             f"| {attempt['number']} | {attempt['saved']} | {attempt['outcome'] or 'not checked'} |"
-            for attempt in record.entry(name)["attempts"]
+            for attempt in record.exercise_record(name)["attempts"]
         ]
         if not rows:
             return say(f"There is no answer to `{exercise}` yet.")
@@ -171,7 +171,7 @@ class Exercises:
         difference = record.difference(name)
         return say(f"{table}\n\n`````diff\n{difference}\n`````" if difference else table)
 
-    def _named(self, exercise: str) -> Exercise:
+    def _exercise(self, exercise: str) -> Exercise:
         if exercise not in self.by_name:
             raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
         return self.by_name[exercise]
@@ -205,14 +205,14 @@ class Cases:
     may_import: tuple[str, ...] = ()
     start_s: float = 0.0
 
-    def drawn(self, exercise: str, student: str, secret: str = "") -> list[list[Any]]:
+    def arguments_for(self, exercise: str, student: str, secret: str = "") -> list[list[Any]]:
         """Return the lists of arguments for one student, each once: the same every time, for the same `secret`."""
         seed = hashlib.sha256(json.dumps([exercise, student, secret]).encode()).hexdigest()
-        every = [list(arguments) for arguments in (*_shown(exercise), *self.make(Random(seed)))]
+        every = [list(arguments) for arguments in (*_shown_arguments(exercise), *self.make(Random(seed)))]
         return [*{json.dumps(arguments): arguments for arguments in every}.values()]
 
 
-def _shown(exercise: str) -> Sequence[Sequence[Any]]:
+def _shown_arguments(exercise: str) -> Sequence[Sequence[Any]]:
     """Return the lists of arguments that the notebook's check calls an answer with."""
     return exercise_of(exercise).inputs
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from labkit.course.answer_launch import brief, call_text
+from labkit.course.answer_launch import call_text, truncated
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from labkit.story.words import capitalised
@@ -32,40 +32,42 @@ class Mistake(NamedTuple):
 def judge_of(
     name: str,
     inputs: Sequence[Sequence[Any]],
-    right: Callable[..., Any],
+    reference: Callable[..., Any],
     mistakes: Sequence[Mistake],
     *,
-    asked: str,
+    result_form: str,
     rule: str,
     merit: str,
 ) -> Callable[..., Verdict]:
     """Return the judge of an exercise: it takes what the answer gave for each of `inputs`, or of other cases.
 
-    `asked` names the form of a result ("a number of bytes"), `rule` what is right in words, for a value that no mistake
-    explains, and `merit` what a right answer does.
+    `result_form` says what a result is ("a number of bytes"), `rule` what is right in words, for a value that no
+    mistake explains, and `merit` what a right answer does.
     """
 
     def judge(given: list, cases: Sequence[Sequence[Any]] = inputs) -> Verdict:
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
-        wanted = [_called(right, arguments) for arguments in cases]
-        forms = {_form(value) for value in wanted}
-        results = {mistake: [_called(mistake.made, each) for each in cases] for mistake in mistakes}
-        everywhere = next((mistake for mistake in mistakes if _made(given, results[mistake])), None)
+        expected_values = [_result_of(reference, arguments) for arguments in cases]
+        forms = {_kind_of(value) for value in expected_values}
+        results = {mistake: [_result_of(mistake.made, each) for each in cases] for mistake in mistakes}
+        everywhere = next((mistake for mistake in mistakes if _is_mistake(given, results[mistake])), None)
         possible = [
-            mistake for mistake in mistakes if not mistake.throughout or not _refuted(given, results[mistake], forms)
+            mistake for mistake in mistakes if not mistake.throughout or not _is_refuted(given, results[mistake], forms)
         ]
         faults: dict[str, str] = {}
-        for arguments, value, due in zip(cases, given, wanted, strict=True):
-            if same(value, due):
+        for arguments, value, expected in zip(cases, given, expected_values, strict=True):
+            if is_same(value, expected):
                 continue
-            gives = f"{call_text(name, list(arguments))} gives {_as_read(value, due)}"
-            if _form(value) not in forms:
+            gives = f"{call_text(name, list(arguments))} gives {_as_read(value, expected)}"
+            if _kind_of(value) not in forms:
                 missing = " Is a `return` missing on some path?" if value is None else ""
-                faults.setdefault("form", f"{gives}. Return {asked}.{missing}")
+                faults.setdefault("form", f"{gives}. Return {result_form}.{missing}")
                 continue
-            here = (mistake for mistake in possible if same(value, _called(mistake.made, arguments)))
-            mistake = everywhere or next(here, Mistake("wrong", right, rule))
-            faults.setdefault(mistake.kind, f"{gives} instead of {_as_read(due, value)}. {capitalised(mistake.why)}.")
+            here = (mistake for mistake in possible if is_same(value, _result_of(mistake.made, arguments)))
+            mistake = everywhere or next(here, Mistake("wrong", reference, rule))
+            faults.setdefault(
+                mistake.kind, f"{gives} instead of {_as_read(expected, value)}. {capitalised(mistake.why)}."
+            )
         return Verdict(name, WRONG if faults else RIGHT, faults, () if faults else (merit,))
 
     return judge
@@ -76,45 +78,45 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
-def close(value: Any, due: float, relative: float = CLOSE, absolute: float = 1e-12) -> bool:
-    """Return whether `value` is the number `due` up to one of two tolerances: NaN and what is no number never are."""
-    if not is_number(due):
-        return value == due
-    return is_number(value) and abs(value - due) <= max(relative * abs(due), absolute)
+def is_close(value: Any, expected: float, relative: float = CLOSE, absolute: float = 1e-12) -> bool:
+    """Return whether `value` is the number `expected` up to one of two tolerances: NaN never is."""
+    if not is_number(expected):
+        return value == expected
+    return is_number(value) and abs(value - expected) <= max(relative * abs(expected), absolute)
 
 
-def same(value: Any, wanted: Any) -> bool:
+def is_same(value: Any, expected: Any) -> bool:
     """Return whether two values are equal, lists item by item, numbers up to rounding."""
-    if _form(value) != _form(wanted):
+    if _kind_of(value) != _kind_of(expected):
         return False
-    if _form(wanted) == "number":
-        return close(value, wanted)
-    if _form(wanted) == "list":
-        return len(value) == len(wanted) and all(map(same, value, wanted))
-    return value == wanted
+    if _kind_of(expected) == "number":
+        return is_close(value, expected)
+    if _kind_of(expected) == "list":
+        return len(value) == len(expected) and all(map(is_same, value, expected))
+    return value == expected
 
 
-def _made(given: list, results: list) -> bool:
+def _is_mistake(given: list, results: list) -> bool:
     """Return whether all results are those of one mistake: a single one may be by chance."""
-    return all(map(same, given, results))
+    return all(map(is_same, given, results))
 
 
-def _refuted(given: list, results: list, forms: set[str]) -> bool:
+def _is_refuted(given: list, results: list, forms: set[str]) -> bool:
     """Return whether a result of a right form is another one than the mistake gives."""
     return any(
-        _form(value) in forms and result is not _called and not same(value, result)
+        _kind_of(value) in forms and result is not _result_of and not is_same(value, result)
         for value, result in zip(given, results, strict=True)
     )
 
 
-def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+def _result_of(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
         return function(*copy.deepcopy(list(arguments)))
     except (ArithmeticError, ValueError, LookupError, TypeError):  # a mistake that cannot be made with these arguments
-        return _called
+        return _result_of
 
 
-def _form(value: Any) -> str:
+def _kind_of(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(type(value).__name__)
     if isinstance(value, int | float):
@@ -124,12 +126,12 @@ def _form(value: Any) -> str:
 
 def _as_read(value: Any, beside: Any) -> str:
     """Return a value as a sentence shows it: a number with as many digits as tell it from the one beside it."""
-    if _form(value) != "number":
-        return brief(repr(value))
+    if _kind_of(value) != "number":
+        return truncated(repr(value))
     return repr(value) if _short(value) == _short(beside) else _short(value)
 
 
 def _short(value: Any) -> str:
-    if _form(value) != "number" or not math.isfinite(value):
+    if _kind_of(value) != "number" or not math.isfinite(value):
         return repr(value)
     return units.count(round(value)) if abs(value) >= 1e5 or value == round(value) else f"{value:.6g}"

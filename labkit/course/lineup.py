@@ -23,7 +23,7 @@ NOT_NAMED = "choose a bug"
 _BOX = "border:1px solid var(--jp-border-color1,#888);padding:0.6em;overflow-x:auto;white-space:pre;margin:0 0 0.8em"
 
 
-def lined_up(names: Iterable[str]) -> tuple[str, ...]:
+def neutral_order(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names in an order that says nothing about them, the same every time."""
     return tuple(sorted(names, key=lambda name: zlib.crc32(name.encode())))
 
@@ -55,7 +55,7 @@ def one_below_another(codes: Sequence[str]) -> HTML:
     return HTML("".join(boxes))
 
 
-def diagnosed(
+def diagnosis_text(
     verdicts: Iterable[Verdict], symptoms: Mapping[str, str], named: Mapping[str, str] | None = None
 ) -> Markdown:
     """Say which bug each suspect has, in the words of `symptoms`, and what shows it, a letter a verdict.
@@ -85,7 +85,7 @@ class Naming:
     def __init__(self, lab: str, symptoms: Mapping[str, str], suspects: int, verdicts: Callable[[], Iterable[Verdict]]):
         self.lab, self.symptoms, self._verdicts = lab, dict(sorted(symptoms.items())), verdicts
         self.letters = ascii_uppercase[:suspects]
-        kept = record.entry(self._name)["named"]
+        kept = record.exercise_record(self._name)["named"]
         self.named = {letter: kept[letter] for letter in self.letters if kept.get(letter) in symptoms}
 
     @property
@@ -98,8 +98,8 @@ class Naming:
             if letter not in self.letters or bug not in self.symptoms:
                 raise ValueError(f"{letter}={bug!r}: name {', '.join(self.letters)} by {', '.join(self.symptoms)}")
         if named:
-            record.change(self._name, named=dict(named))
-        return diagnosed(self._verdicts(), self.symptoms, named)
+            record.update_exercise_record(self._name, named=dict(named))
+        return diagnosis_text(self._verdicts(), self.symptoms, named)
 
     def __repr__(self) -> str:
         example = ", ".join(f'"{letter}": "…"' for letter in self.letters)
@@ -165,7 +165,7 @@ def line_up(
 
     def suspects() -> tuple[str, ...]:
         """Return the names of the broken variants, in an order that gives nothing away."""
-        return lined_up(symptoms)
+        return neutral_order(symptoms)
 
     def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markdown:
         """Ask which bug each suspect of a Trial run has, and then say it; of a dict by letter, say it immediately."""
@@ -191,6 +191,6 @@ def why(question: str, right: tuple[str, str], *others: tuple[str, str]) -> HTML
     choices = [
         f'<details style="{CHOICE}"><summary>{escape(choice)}</summary>'
         f'<p style="{ANSWER}">{"✔" if choice == right[0] else "✘"} {escape(answers[choice])}</p></details>'
-        for choice in lined_up(answers)
+        for choice in neutral_order(answers)
     ]
     return HTML(f"<p><b>Why?</b> {escape(question)} Choose, then open your choice.</p>{''.join(choices)}")

@@ -30,7 +30,7 @@ class Attempt(TypedDict):
     outcome: str
 
 
-class Entry(TypedDict):
+class ExerciseRecord(TypedDict):
     """What is kept of one exercise. `right_at`, `solution_at`: times, "" where it never happened; `hints`: how many.
 
     `named` says which bug the student named for each suspect.
@@ -61,16 +61,16 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def entry(name: str) -> Entry:
+def exercise_record(name: str) -> ExerciseRecord:
     """Return what is kept of an exercise, such as "broadcast.pipelined"; an empty entry where nothing is."""
-    return entry_in(_read(), name)
+    return exercise_record_in(_read(), name)
 
 
-def change(name: str, **changed: Any) -> None:
+def update_exercise_record(name: str, **changed: Any) -> None:
     """Keep changed fields of an exercise's entry."""
     with suppress(OSError), locked(answers_folder()):
         entries = _read()
-        entries[name] = {**entry_in(entries, name), **changed}
+        entries[name] = {**exercise_record_in(entries, name), **changed}
         _write(entries)
 
 
@@ -83,14 +83,14 @@ def keep_version(name: str, text: str) -> None:
     """Keep a new version of an answer, unless it is the last one's text."""
     with suppress(OSError), locked(answers_folder()):
         entries = _read()
-        kept = entry_in(entries, name)
+        kept = exercise_record_in(entries, name)
         if kept["attempts"] and _text(name, kept["attempts"][-1]["number"]) == text:
             return
         number = kept["attempts"][-1]["number"] + 1 if kept["attempts"] else 1
         file = version_file(name, number)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-        kept["attempts"].append({"number": number, "saved": now(), "outcome": ""})
+        kept["attempts"].append({"number": number, "saved": timestamp(), "outcome": ""})
         entries[name] = kept
         _write(entries)
 
@@ -99,24 +99,24 @@ def keep_outcome(name: str, outcome: str, right: bool) -> None:
     """Keep the verdict on the last version; `right_at` is the first time that one was right."""
     with suppress(OSError), locked(answers_folder()):
         entries = _read()
-        kept = entry_in(entries, name)
+        kept = exercise_record_in(entries, name)
         if kept["attempts"]:
             kept["attempts"][-1]["outcome"] = outcome
-        kept["right_at"] = kept["right_at"] or (now() if right else "")
+        kept["right_at"] = kept["right_at"] or (timestamp() if right else "")
         entries[name] = kept
         _write(entries)
 
 
 def difference(name: str) -> str:
     """Return what the last version of an answer changed in the one before it, as a unified diff; "" for one version."""
-    numbers = [attempt["number"] for attempt in entry(name)["attempts"][-2:]]
+    numbers = [attempt["number"] for attempt in exercise_record(name)["attempts"][-2:]]
     if len(numbers) < 2:
         return ""
     old, new = (_text(name, number).splitlines() for number in numbers)
     return "\n".join(difflib.unified_diff(old, new, *(f"attempt {number}" for number in numbers), lineterm="", n=2))
 
 
-def now() -> str:
+def timestamp() -> str:
     """Return the local time, such as "2026-11-21 14:03:22"."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
@@ -128,9 +128,9 @@ def _text(name: str, number: int) -> str:
         return ""
 
 
-def entry_in(entries: dict[str, Any], name: str) -> Entry:
+def exercise_record_in(entries: dict[str, Any], name: str) -> ExerciseRecord:
     """Return an exercise's entry among those of a record; what was edited by hand to another type counts as empty."""
-    empty: Entry = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
+    empty: ExerciseRecord = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
     kept = entries.get(name)
     if isinstance(kept, dict):
         for field, value in empty.items():

@@ -30,7 +30,7 @@ def source(*names: str | ModuleType) -> Code:
 
 def _in_worker(lesson: str, name: str) -> str:
     """Return the dotted name of a function or class of a lesson's worker, which is a file or a folder."""
-    file = _file(f"{lesson}.worker")
+    file = _module_file(f"{lesson}.worker")
     if file is None:
         raise ValueError(f"{lesson} has no worker whose code could be shown")
     files = sorted(file.parent.glob("*.py")) if file.name == "__init__.py" else [file]
@@ -47,22 +47,22 @@ def _in_worker(lesson: str, name: str) -> str:
 
 def code_of(name: str) -> str:
     """Return the code that a dotted name stands for, from its file. Raises ValueError where there is none."""
-    module, path = located(name)
-    file = _file(module)
+    module, path = locate(name)
+    file = _module_file(module)
     assert file is not None, f"{module} was located"
-    return _part(file, path, name)
+    return _source_part(file, path, name)
 
 
-def located(name: str) -> tuple[str, list[str]]:
+def locate(name: str) -> tuple[str, list[str]]:
     """Return the module that a dotted name begins with, and the names inside it. ValueError where there is none."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
-        if _file(".".join(parts[:cut])) is not None:
+        if _module_file(".".join(parts[:cut])) is not None:
             return ".".join(parts[:cut]), parts[cut:]
     raise ValueError(f"{name!r}: no module {parts[0]!r} here")
 
 
-def _file(module: str) -> Path | None:
+def _module_file(module: str) -> Path | None:
     """Return the module's file, found along the folders so that no parent package other than the first is run."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
@@ -72,7 +72,7 @@ def _file(module: str) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def _part(file: Path, path: list[str], name: str) -> str:
+def _source_part(file: Path, path: list[str], name: str) -> str:
     text = file.read_text()
     node: Named | ast.Module = ast.parse(text)
     for part in path:

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 import psutil
 
 from labkit.engine import forkserver, preload
-from labkit.engine.log_text import clipped
-from labkit.engine.processes import KILL_SECONDS, adopt, kill, members, send_signal
+from labkit.engine.log_text import one_line
+from labkit.engine.processes import KILL_SECONDS, become_subreaper, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
 
@@ -75,7 +75,7 @@ class RequestHandler:
         """Whether the request has not come on another way."""
         return True
 
-    def hear_signals(self) -> None:
+    def set_signal_handlers(self) -> None:
         """Ignore the signals that end a process: the kernel alone decides when this one ends."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -87,15 +87,15 @@ def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     `folder` is private to this process; `handler` tells the kernel how each launch has ended. What is imported may
     take long, so another thread attends to the kernel; this one imports, and stays, since the forkserver ends with it.
     """
-    handler.hear_signals()
+    handler.set_signal_handlers()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
-    adopt()
+    become_subreaper()
     tempfile.tempdir = folder  # torch unpickles files of known names from there, which nobody else may write
     attending = threading.Thread(target=serve_kernel, args=(kernel_pid, folder, handler), daemon=True)
     attending.start()
     preload.load_from_environment()
-    handler.hear_signals()  # as before what was imported
+    handler.set_signal_handlers()  # as before what was imported
     SERVER.extend(forkserver.start(folder))
     LOADED.set()
     if not SERVER:
@@ -204,7 +204,7 @@ def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
         try:
             outcome = _launch(run, request)
         except BaseException as error:
-            outcome = {"first": [], "error": clipped(f"{type(error).__name__}: {error}", MOST_ERROR)}
+            outcome = {"first": [], "error": one_line(f"{type(error).__name__}: {error}", MOST_ERROR)}
     else:
         sampler, outcome = None, {"first": [], "error": "it was stopped before its workers were started"}
     try:

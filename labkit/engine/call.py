@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from labkit.engine.called_function import called_twice, function_of
+from labkit.engine.called_function import load_function, results_of_two_calls
 from labkit.engine.plan import Plan
 
 
@@ -39,5 +39,5 @@ def measure(worker: Any, point: SimpleNamespace) -> None:
         return
     function = worker.plan.function
     if worker.state is None:
-        worker.state = function_of(Path(worker.plan.file), function)
-    worker.record(**called_twice(worker.state, function, point.arguments))
+        worker.state = load_function(Path(worker.plan.file), function)
+    worker.record(**results_of_two_calls(worker.state, function, point.arguments))

@@ -46,7 +46,7 @@ class Unreadable(TypeError):
     """What a function returned cannot be written as JSON; the message says what it is."""
 
 
-def function_of(file: Path, name: str) -> Callable[..., Any]:
+def load_function(file: Path, name: str) -> Callable[..., Any]:
     """Return the function `name` of a file. Raises AttributeError or TypeError where there is none, naming what is."""
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
     if spec is None or spec.loader is None:
@@ -62,7 +62,7 @@ def function_of(file: Path, name: str) -> Callable[..., Any]:
     return function
 
 
-def called_twice(function: Callable[..., Any], name: str, arguments: list) -> dict[str, str]:
+def results_of_two_calls(function: Callable[..., Any], name: str, arguments: list) -> dict[str, str]:
     """Return what two calls with the same arguments give, `given` and `again`, as JSON; or why it is `unreadable`.
 
     `printed` is what the first call printed.

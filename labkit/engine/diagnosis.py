@@ -25,7 +25,7 @@ from labkit.engine.errors import (
     WorkerRaised,
 )
 from labkit.engine.json_lines import JsonLines
-from labkit.engine.log_text import clipped
+from labkit.engine.log_text import one_line
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.system_limits import with_limit
@@ -92,9 +92,9 @@ class Diagnosis:
 
     def culprits(self) -> list[tuple[float, int, dict]]:
         """Return (time, rank, event) of every rank that raised for a reason of its own, the earliest first."""
-        return [item for item in self._raises() if not item[2]["victim"]]
+        return [item for item in self._raised_events() if not item[2]["victim"]]
 
-    def _raises(self) -> list[tuple[float, int, dict]]:
+    def _raised_events(self) -> list[tuple[float, int, dict]]:
         raised = [(event["at"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
         return sorted(raised, key=lambda item: item[:2])
 
@@ -111,26 +111,26 @@ class Diagnosis:
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
         say that another was gone. `outcome` is what the agent saw, None where it is gone itself or still waits.
         """
-        raised = self._raises()
+        raised = self._raised_events()
         if culprits := self.culprits():
-            return self._raised(*culprits[0][1:])
+            return self._exception_error(*culprits[0][1:])
         if (
             session.alive()
             and (death := self._first_death(outcome or {}, ended_silently, stopped_too=not raised)) is not None
         ):
-            return self._died(*death)
+            return self._death_error(*death)
         if raised and session.alive():
-            return self._raised(*raised[0][1:])
+            return self._exception_error(*raised[0][1:])
         why = with_limit((outcome or {}).get("error") or session.how_it_ended())
         sentence = f"the process that starts the workers is lost, and no worker had failed: {why}{self._advice()}"
         return LauncherLost(sentence, run=self.run, detail=session.log_tail(), logs=self.logs(None))
 
-    def _raised(self, rank: int, event: dict) -> RunError:
+    def _exception_error(self, rank: int, event: dict) -> RunError:
         message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
         message = with_limit(message)
         raised = f"{self.rank_name(rank)} raised {event['kind']}{message and f': {message}'}"
         sentence = f"{raised} {self.point_text(event['point'])}"
-        sentence += self._advice(event["errno"] if self._in_the_engine(event["traceback"]) else None)
+        sentence += self._advice(event["errno"] if self._is_in_engine(event["traceback"]) else None)
         detail, logs = event["traceback"], self.logs(rank)
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
@@ -155,7 +155,7 @@ class Diagnosis:
             order += [*stopped, *unheard]
         return (order[0], statuses[order[0]]) if order else None
 
-    def _died(self, rank: int, status: int | None) -> RunError:
+    def _death_error(self, rank: int, status: int | None) -> RunError:
         if not status:
             how = "ended before it had finished, without an error status"
         elif status >= 0:
@@ -169,7 +169,7 @@ class Diagnosis:
         return WorkerDied(sentence, run=self.run, rank=rank, point=point, logs=self.logs(rank))
 
     @staticmethod
-    def _in_the_engine(traceback: str) -> bool:
+    def _is_in_engine(traceback: str) -> bool:
         """Whether the innermost frame is the engine's, which writes to the run's folder alone."""
         frames = re.findall(r'^ *File "([^"]*)"', traceback, re.M)
         return not frames or re.match(_ENGINE, frames[-1]) is not None
@@ -204,10 +204,10 @@ class Diagnosis:
             sentence += f"; the process that starts the workers met {with_limit(reason)}"
         elif not self.last and session.is_stopped():
             sentence += f"; the process that starts the workers, {session.process.pid}, was stopped (SIGSTOP)"
-        detail, logs = f"{self._table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
+        detail, logs = f"{self._position_table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
         return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
 
-    def _table(self, standing: list[str]) -> str:
+    def _position_table(self, standing: list[str]) -> str:
         rows = [("rank", "GPU", "point", "where it stands")]
         rows += [(rank, self.run.gpu(rank), self.point(rank), text) for rank, text in enumerate(standing)]
         cells = [["–" if cell is None else cell for cell in row] for row in rows]
@@ -254,9 +254,9 @@ class Diagnosis:
     def point_text(self, point: int | None) -> str:
         if point is None:
             return "before the first point"
-        knobs = {name: clipped(str(value), MOST_KNOB) for name, value in vars(self.points[point]).items()}
+        knobs = {name: one_line(str(value), MOST_KNOB) for name, value in vars(self.points[point]).items()}
         shown = ", ".join(f"{name}={value}" for name, value in knobs.items() if name != "point")
-        return f"at point {point} ({clipped(shown, MOST_KNOBS)})"
+        return f"at point {point} ({one_line(shown, MOST_KNOBS)})"
 
 
 def _short(path: str) -> str:

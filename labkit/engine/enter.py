@@ -24,7 +24,7 @@ from time import monotonic
 from typing import Any
 
 from labkit.engine import failure, forkserver
-from labkit.engine.processes import HELD, MARK, adopt, end_with, set_name
+from labkit.engine.processes import HELD, MARK, become_subreaper, end_with, set_name
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.worker import Worker
@@ -61,12 +61,12 @@ def enter(request: dict[str, Any]) -> None:
     set_process_mark(run.mark)
     set_name(f"rank {os.environ['RANK']}")
     end_with(request["parent"])
-    adopt()
+    become_subreaper()
     forkserver.use_own_resource_tracker()
     restore_signals()
     apply_environment(request["environment"], request["path"])
     sys.dont_write_bytecode = True  # a module that is edited twice within a second would be met as it was before
-    write_to(run.log_file(int(os.environ["RANK"])))
+    redirect_output(run.log_file(int(os.environ["RANK"])))
     with contextlib.suppress(OSError):  # the notebook's folder may have been removed under it
         os.chdir(request["cwd"])
 
@@ -90,24 +90,24 @@ def run_rank(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -
     worker = Worker(run)
     try:
         worker.event("started", pid=os.getpid())
-        worker.reached("Python starts")
+        worker.note_milestone("Python starts")
         from labkit.worker import probes  # before the lab's code, which may change what it stands on
 
         lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
         gc.freeze()  # what is imported stays: a collection after a point looks only at what points have left
-        worker.reached("torch is imported")
+        worker.note_milestone("torch is imported")
         worker.join(run.plan, store_of_ranks(store))
         worker.barrier()
-        worker.reached("the ranks meet")
-        before = _probed(worker, probes.probe)
-        worker.reached("conditions are measured")
+        worker.note_milestone("the ranks meet")
+        before = _probe_results(worker, probes.probe)
+        worker.note_milestone("conditions are measured")
         if hasattr(lab, "prepare"):
             worker.state = lab.prepare(worker)
-            worker.reached("the lab prepares")
+            worker.note_milestone("the lab prepares")
         worker.barrier()
         worker.event("ready", conditions=before)
         worker.measure_points(lab, first_point)
-        worker.event("finished", conditions=_probed(worker, probes.probe))
+        worker.event("finished", conditions=_probe_results(worker, probes.probe))
     except BaseException as error:
         try:
             failure.report(worker, error)
@@ -120,7 +120,7 @@ def run_rank(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -
     dist.destroy_process_group()
 
 
-def _probed(worker: Worker, probe: Callable[[Any], dict[str, float]]) -> dict[str, float]:
+def _probe_results(worker: Worker, probe: Callable[[Any], dict[str, float]]) -> dict[str, float]:
     """Return what this rank can tell of its host and GPU; nothing with LABKIT_CONDITIONS=0."""
     if os.environ.get(CONDITIONS) == "0":
         return {}
@@ -172,7 +172,7 @@ def in_standard_library(path: Path | str) -> bool:
     return is_standard and "-packages" not in str(path)
 
 
-def write_to(log: Path) -> None:
+def redirect_output(log: Path) -> None:
     """Send what this process and its C libraries print to the log immediately: a killed worker flushes nothing."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
@@ -205,6 +205,6 @@ def store_of_ranks(place: str | dict[str, Any]) -> Any:
 if __name__ == "__main__":
     end_with(os.getppid())
     bare = Run(sys.argv[1])
-    write_to(bare.log_file(int(os.environ["RANK"])))
+    redirect_output(bare.log_file(int(os.environ["RANK"])))
     os.environ.setdefault("LABKIT_LAUNCHED", repr(monotonic()))
     run_rank(bare, first_point=int(sys.argv[2]) if sys.argv[2:] else 0)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from labkit.engine.log_text import clipped
+from labkit.engine.log_text import one_line
 
 MAKE_ROOM = "Free some space, or set LABKIT_RUNS to a folder on a disk that has some"
 MOST_SENTENCE = 4_000  # characters: where each of many ranks stands takes some
@@ -80,7 +80,7 @@ class RunError(ShownAsSentence, RuntimeError):
         detail: str = "",
         logs: str = "",
     ):
-        self.sentence, self.detail, self.logs = clipped(sentence, MOST_SENTENCE), detail, logs
+        self.sentence, self.detail, self.logs = one_line(sentence, MOST_SENTENCE), detail, logs
         self.run, self.rank, self.point = run, rank, point
         self.node = None if rank is None else run.node_index(rank)
         self.gpu = None if rank is None else run.gpu(rank)

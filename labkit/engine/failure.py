@@ -39,7 +39,7 @@ def report(worker: Worker, error: BaseException) -> None:
 
     Each step stands by itself: the lab may have closed files, patched modules or set off interrupts and alarms.
     """
-    at, words, written = monotonic(), class_alone(error), None
+    at, words, written = monotonic(), class_description(error), None
     with suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -61,12 +61,12 @@ def report(worker: Worker, error: BaseException) -> None:
             events().write(dumps({"event": "raised", **report}) + "\n")
             break
     with suppress(BaseException):
-        sys.stderr.write(formatted(error))
+        sys.stderr.write(traceback_text(error))
     with suppress(BaseException):
         time.sleep(VICTIM_SECONDS if words["victim"] else 0)
 
 
-def class_alone(error: BaseException) -> dict[str, Any]:
+def class_description(error: BaseException) -> dict[str, Any]:
     """Return what `description` does, where nothing can be found out about the exception but its class."""
     return {"kind": type(error).__name__, "message": "", "victim": False, "errno": None, "traceback": ""}
 
@@ -78,20 +78,20 @@ def description(error: BaseException) -> dict[str, Any]:
         "message": message(error),
         "victim": any(VICTIM.search(message(earlier)) for earlier in _chain(error)),
         "errno": error.errno if isinstance(error, OSError) else None,
-        "traceback": shorten(formatted(error), MOST_TRACEBACK),
+        "traceback": shorten(traceback_text(error), MOST_TRACEBACK),
     }
 
 
-def formatted(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     try:
         for earlier in _chain(error):
-            _cut(earlier)
+            _shorten_traceback(earlier)
         return _writable("".join(traceback.format_exception(error)))
     except BaseException as another:  # the student's own exception class may be the broken one
         return f"{type(error).__name__}, whose traceback cannot be shown ({type(another).__name__})\n"
 
 
-def _cut(error: BaseException) -> None:
+def _shorten_traceback(error: BaseException) -> None:
     """Take the middle out of a traceback that is too long to be formatted, and say so in a note."""
     first, frames = error.__traceback__, 0
     at = first
@@ -99,13 +99,13 @@ def _cut(error: BaseException) -> None:
         frames, at = frames + 1, at.tb_next
     if first is None or frames <= HEAD_FRAMES + TAIL_FRAMES:
         return
-    last = _below(first, HEAD_FRAMES - 1)
+    last = _frame_below(first, HEAD_FRAMES - 1)
     _KEPT.append(last.tb_next)
-    last.tb_next = _below(last, frames - HEAD_FRAMES - TAIL_FRAMES + 1)
+    last.tb_next = _frame_below(last, frames - HEAD_FRAMES - TAIL_FRAMES + 1)
     error.add_note(f"({frames - HEAD_FRAMES - TAIL_FRAMES:,} frames are left out)")
 
 
-def _below(frame: TracebackType, steps: int) -> TracebackType:
+def _frame_below(frame: TracebackType, steps: int) -> TracebackType:
     for _ in range(steps):
         assert frame.tb_next is not None, "the caller has counted the frames"
         frame = frame.tb_next

@@ -43,7 +43,7 @@ def replace_file(file: Path, text: str, *, errors: str = "strict", mode: int = 0
             draft.unlink(missing_ok=True)
 
 
-def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRITE_SECONDS) -> Value:
+def run_with_timeout(action: Callable[[], Value], otherwise: Value, seconds: float = WRITE_SECONDS) -> Value:
     """Return what the action returns, or `otherwise` where it takes longer: then it goes on in a thread of its own.
 
     No signal ends a write to a file system that stands still. Raises what the action raises within its time.
@@ -70,21 +70,21 @@ def bounded(action: Callable[[], Value], otherwise: Value, seconds: float = WRIT
 
 def why_unwritable(probe: Path) -> str:
     """Return why a file of this name cannot be written and removed again; "" where it can."""
-    return bounded(lambda: _write_probe(probe), STANDS_STILL)
+    return run_with_timeout(lambda: _write_probe(probe), STANDS_STILL)
 
 
 def _write_probe(probe: Path) -> str:
     try:
         probe.write_bytes(bytes(4096))
     except OSError as error:
-        return f"{error.strerror}{no_inodes(probe.parent)}"
+        return f"{error.strerror}{inode_remark(probe.parent)}"
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
     return ""
 
 
-def no_inodes(folder: Path) -> str:
+def inode_remark(folder: Path) -> str:
     """Return a remark where the folder's disk has room for bytes, but not for another file."""
     with suppress(OSError):
         disk = os.statvfs(folder)

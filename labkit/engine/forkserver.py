@@ -33,7 +33,7 @@ _TRACKER: Any = getattr(resource_tracker, "_resource_tracker", None)
 _HELPERS: set[int] = set()  # where workers are spawned: what this process had started before the first worker
 
 
-def supported() -> bool:
+def is_supported() -> bool:
     """Whether the private names are known to work under this version of Python."""
     return sys.version_info[:2] in SUPPORTED
 
@@ -46,7 +46,7 @@ def start(folder: str) -> list[int]:
     with a long name gives the socket a short path.
     """
     resource_tracker.ensure_running()
-    if not supported():
+    if not is_supported():
         _HELPERS.update(child.pid for child in psutil.Process().children())
         return []
     _one_poll_at_a_time()
@@ -86,7 +86,7 @@ def _serve(parent: int, listener: int, alive: int) -> NoReturn:
                     continue
         _TRACKER._fd = _TRACKER._pid = None
         module: Any = forkserver
-        module.reduction = SimpleNamespace(recvfds=_received, sendfds=reduction.sendfds)
+        module.reduction = SimpleNamespace(recvfds=_receive_descriptors, sendfds=reduction.sendfds)
         forkserver.main(listener, alive, [])
     except Exception:
         traceback.print_exc()  # to the agent's log
@@ -94,7 +94,7 @@ def _serve(parent: int, listener: int, alive: int) -> NoReturn:
         os._exit(0)
 
 
-def _received(connection: socket.socket, most: int) -> list[int]:
+def _receive_descriptors(connection: socket.socket, most: int) -> list[int]:
     """Receive a worker's descriptors; who connects and sends none, as for want of descriptors, ends nothing."""
     try:
         return reduction.recvfds(connection, most)
@@ -114,23 +114,23 @@ def parent_of_workers() -> int:
 
 def start_method() -> str:
     """Return how multiprocessing makes a worker: forked with torch loaded, or started as a fresh Python."""
-    return "forkserver" if supported() else "spawn"
+    return "forkserver" if is_supported() else "spawn"
 
 
 def helpers() -> set[int]:
     """Return the pids of the processes that multiprocessing runs beside the workers."""
-    return {_FORKSERVER._forkserver_pid, _TRACKER._pid} if supported() else _HELPERS
+    return {_FORKSERVER._forkserver_pid, _TRACKER._pid} if is_supported() else _HELPERS
 
 
 def use_own_resource_tracker() -> None:
     """Have a forked worker start a resource tracker of its own, which frees the run's shared memory with the run."""
-    if supported():
+    if is_supported():
         _TRACKER._fd = None  # the agent's
 
 
 def run_exit_functions() -> None:
     """Remove temporary folders and the like in a forked worker: before Python 3.13, Python left that out."""
-    if supported():
+    if is_supported():
         atexit._run_exitfuncs()
 
 

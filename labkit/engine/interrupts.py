@@ -64,19 +64,19 @@ class Interrupts:
     def __enter__(self) -> Self:
         self._before = None
         if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
-            self._before = signal.signal(signal.SIGINT, self._hear)
+            self._before = signal.signal(signal.SIGINT, self._on_interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self._came = True
         if not self._busy:
-            self._tell()
+            self._raise_pending()
 
-    def _tell(self) -> None:
+    def _raise_pending(self) -> None:
         if self._came and not self._heeded and time.monotonic() > self._raised_at + AGAIN_SECONDS:
             self._raised_at = time.monotonic()
             raise KeyboardInterrupt
@@ -95,4 +95,4 @@ class Interrupts:
             yield
         finally:
             self._busy = False
-            self._tell()
+            self._raise_pending()

@@ -108,11 +108,11 @@ def tally(files: Iterable[Path]) -> dict[str, Any]:
     """
     points: set[str] = set()
     statuses: Counter[str] = Counter()
-    read = 0
+    bytes_read = 0
     for file in files:
         with open_regular(file) as source:
             for line in source:
-                read += len(line)
+                bytes_read += len(line)
                 point, _, rest = line.removeprefix(b'{"point": ').partition(b", ")
                 if rest.count(b"{") == 0 and b'"status": "ok"' in rest and rest.endswith(b"}\n") and point.isdigit():
                     if b'"start_us": ' not in rest:
@@ -124,7 +124,7 @@ def tally(files: Iterable[Path]) -> dict[str, Any]:
                         points.add(str(row.get("point")))
                         statuses[str(row.get("status"))] += 1
     not_ok = {status: count for status, count in statuses.most_common() if status != "ok"}
-    return {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": read}
+    return {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": bytes_read}
 
 
 def size_bytes(file: Path, *, elsewhere: bool = False) -> int:

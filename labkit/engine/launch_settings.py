@@ -96,7 +96,7 @@ class Settings:
                 near = difflib.get_close_matches(name, fields, n=1)
                 meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(fields)}"
                 raise ClusterError(f"{file}: the key {name!r} is not known; {meant}")
-            if wrong := _wrong(fields[name].default, value):
+            if wrong := _type_fault(fields[name].default, value):
                 raise ClusterError(f"{file}: {name} = {value!r} {wrong}")
         keys: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
@@ -104,7 +104,7 @@ class Settings:
         return cls(**keys)
 
 
-def _wrong(default: Any, value: Any) -> str:
+def _type_fault(default: Any, value: Any) -> str:
     """Return what a value should be, where it is not of the kind of the key's default; "" where it is."""
     if isinstance(default, str):
         return "" if isinstance(value, str) and "\n" not in value else "should be one line of text in quotes"

@@ -211,7 +211,7 @@ class ResourceUsage:
         more_fields = self.more_fields()
         return {
             "measured": self.run.tally(),
-            "processes_started": sum(map(self.started_as, range(self.run.plan.gpus))),
+            "processes_started": sum(map(self.start_count, range(self.run.plan.gpus))),
             "processes_left": self.processes_left(),
             **more_fields,
             **launched_for(),
@@ -233,7 +233,7 @@ class ResourceUsage:
             "contaminated": sorted(self.reservation.shared),
         }
 
-    def started_as(self, rank: int) -> int:
+    def start_count(self, rank: int) -> int:
         """Return how many processes were started as this rank."""
         try:
             return file_bytes(self.run.events_file(rank)).count(b'"event": "started"')
@@ -260,14 +260,14 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
         "LABKIT_LAUNCHED": repr(time.monotonic()),
         "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node, run.node_count)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that indices are nvidia-smi's
-        **_visible(run),
+        **_visible_devices(run),
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
         "TQDM_DISABLE": "1",
     }
 
 
-def _visible(run: Run) -> dict[str, str]:
+def _visible_devices(run: Run) -> dict[str, str]:
     """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones.
 
     Processes that stand in for GPUs see none: parts of torch, such as PowerSGD's hook, wait for a GPU that they see.

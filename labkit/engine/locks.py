@@ -51,17 +51,17 @@ def locks_folder() -> Path:
     folder = Path(named or "/tmp")  # not $TMPDIR, which is one user's or one job's
     advice = "set LABKIT_LOCKS to a folder that root has made with mode 1777"
     try:
-        about = folder.stat()
-        why = "" if stat.S_ISDIR(about.st_mode) else "it is no folder"
+        status = folder.stat()
+        why = "" if stat.S_ISDIR(status.st_mode) else "it is no folder"
     except OSError as error:
-        about, why = None, str(error.strerror)
-    if about is None or why:
+        status, why = None, str(error.strerror)
+    if status is None or why:
         if named:
             raise NoLocksFolder(f"LABKIT_LOCKS={named} can hold no locks ({why}): {advice}, or leave it out")
         raise LocksUnusable(f"{folder}: {why}; {advice}")
-    if about.st_uid not in (0, os.geteuid()):
-        raise LocksUnusable(f"{folder} belongs to {name_of_user(about.st_uid)}, who could remove locks; {advice}")
-    if about.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not about.st_mode & stat.S_ISVTX:
+    if status.st_uid not in (0, os.geteuid()):
+        raise LocksUnusable(f"{folder} belongs to {name_of_user(status.st_uid)}, who could remove locks; {advice}")
+    if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not status.st_mode & stat.S_ISVTX:
         raise LocksUnusable(f"other users could remove locks in {folder}; {advice}")
     return folder
 
@@ -105,7 +105,7 @@ def lock(file: Path, mode: int = 0o644) -> Lock | None:
                     f"{name_of_user(about.st_uid)} has opened it to others; ask them or root to remove it"
                 )
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _same(file, descriptor):
+            if _is_same_file(file, descriptor):
                 return Lock(descriptor)
         except BlockingIOError:
             os.close(descriptor)
@@ -126,7 +126,7 @@ def _open(file: Path, mode: int) -> int:
     return descriptor
 
 
-def _same(file: Path, descriptor: int) -> bool:
+def _is_same_file(file: Path, descriptor: int) -> bool:
     with suppress(OSError):
         return os.path.samestat(os.stat(file, follow_symlinks=False), os.fstat(descriptor))
     return False
@@ -143,7 +143,7 @@ def user_file(folder: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TicketEntry:
     """What a launch that goes on says of itself, and what the system says of it.
 
     user: the owner of the ticket's file. since: when the ticket was written last, in Unix seconds by the system.
@@ -174,7 +174,7 @@ class Ticket:
                 continue
             except OSError as error:
                 raise LocksUnusable(f"{folder} cannot be used for locks: {error.strerror}") from None
-            if _same(self.file, descriptor):
+            if _is_same_file(self.file, descriptor):
                 self.lock = Lock(descriptor)
                 return
             os.close(descriptor)
@@ -195,7 +195,7 @@ class Ticket:
         self.lock.release()
 
 
-def entries(folder: Path, besides: Path | None = None, prefix: str = TICKETS) -> list[Entry]:
+def ticket_entries(folder: Path, besides: Path | None = None, prefix: str = TICKETS) -> list[TicketEntry]:
     """Return what the launches of all users say that go on, in the order in which they said it; `besides` one file.
 
     `prefix`: of the tickets' names, where others than launches write some.
@@ -205,12 +205,12 @@ def entries(folder: Path, besides: Path | None = None, prefix: str = TICKETS) ->
     with suppress(OSError):
         with os.scandir(folder) as listing:
             files = [Path(item.path) for item in listing if item.name.startswith(prefix)]
-        read = (_entry(file) for file in files if file != besides)
+        read = (_read_ticket(file) for file in files if file != besides)
         return sorted((entry for entry in read if entry is not None), key=lambda entry: entry.since)
     return []
 
 
-def _entry(file: Path) -> Entry | None:
+def _read_ticket(file: Path) -> TicketEntry | None:
     try:
         descriptor = os.open(file, READ)
     except OSError:
@@ -222,7 +222,7 @@ def _entry(file: Path) -> Entry | None:
                 file.unlink(missing_ok=True)
             return None
         ticket = json.loads(os.pread(descriptor, MOST_TICKET, 0))
-        return _entry_of(ticket, about, file)
+        return _parse_ticket(ticket, about, file)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     finally:
@@ -237,12 +237,12 @@ def _is_locked(descriptor: int) -> bool:
     return False  # closing the descriptor releases it
 
 
-def _entry_of(ticket: dict[str, Any], about: os.stat_result, file: Path) -> Entry:
+def _parse_ticket(ticket: dict[str, Any], about: os.stat_result, file: Path) -> TicketEntry:
     gpus = tuple(str(name) for name in ticket["gpus"][:MOST_GPUS])
     workers = int(ticket["workers"])
     if not 0 < workers <= MOST_GPUS or not math.isfinite(about.st_ctime):
         raise ValueError(workers)
-    return Entry(about.st_uid, about.st_ctime, workers, str(ticket["waits"]), gpus, file)
+    return TicketEntry(about.st_uid, about.st_ctime, workers, str(ticket["waits"]), gpus, file)
 
 
 def _forget() -> None:

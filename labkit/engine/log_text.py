@@ -21,12 +21,12 @@ def log_excerpt(file: Path, most: int, *, end: int | None = None) -> str:
         size = log.seek(0, 2) if end is None else end
         log.seek(0)
         if size <= most:
-            return showable(log.read(size))
+            return printable(log.read(size))
         head = log.read(most // 4)
         log.seek(size - (most - len(head)))
         tail = log.read(most - len(head))
     gap = f"… {size - most:,} bytes are left out here: all of them are in {file.name} …"
-    return f"{showable(head)}\n{gap}\n{showable(tail)}"
+    return f"{printable(head)}\n{gap}\n{printable(tail)}"
 
 
 def shorten(text: str, most: int) -> str:
@@ -37,13 +37,13 @@ def shorten(text: str, most: int) -> str:
     return f"{head}\n… {len(text) - most:,} characters are left out here …\n{tail}"
 
 
-def clipped(text: str, most: int) -> str:
+def one_line(text: str, most: int) -> str:
     """Return a text as one line of at most about `most` characters: its head and tail where it has more."""
     text = text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[-most // 4 :]}"
     return " ".join(text.split("\n"))
 
 
-def showable(data: bytes) -> str:
+def printable(data: bytes) -> str:
     """Return what a program wrote as text that a notebook can show."""
     lines = ESCAPES.sub("", data.decode(errors="replace")).split("\n")
     return UNSHOWABLE.sub("·", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))

@@ -17,7 +17,7 @@ def now() -> float:
     return perf_counter() - _ahead_s
 
 
-def align(rank: int, ranks: int, nodes: int) -> dict[str, float]:
+def align_clocks(rank: int, ranks: int, nodes: int) -> dict[str, float]:
     """Measure by how much this node's clock is ahead; every rank calls it. Return `ahead_us` and `round_trip_us`.
 
     `ahead_us` is wrong by half of the round trip at most, apart from later drift.
@@ -31,15 +31,15 @@ def align(rank: int, ranks: int, nodes: int) -> dict[str, float]:
     for node in range(1, nodes):
         leader = node * workers
         if rank == 0:
-            _answer(leader)
+            _answer_followers(leader)
         elif rank == leader:
-            measured[node] = torch.tensor(_ask(), dtype=torch.float64)
+            measured[node] = torch.tensor(_measure_offset(), dtype=torch.float64)
     dist.all_reduce(measured)
     _ahead_s, round_trip_s = measured[rank // workers].tolist()
     return {"ahead_us": 1e6 * _ahead_s, "round_trip_us": 1e6 * round_trip_s}
 
 
-def _ask() -> tuple[float, float]:
+def _measure_offset() -> tuple[float, float]:
     """Return by how much this clock is ahead of rank 0's, and the round trip behind that, in seconds."""
     import torch
     import torch.distributed as dist
@@ -55,7 +55,7 @@ def _ask() -> tuple[float, float]:
     return ahead_s, round_trip_s
 
 
-def _answer(leader: int) -> None:
+def _answer_followers(leader: int) -> None:
     """Tell the time to the first rank of another node, as often as it asks."""
     import torch
     import torch.distributed as dist

@@ -213,12 +213,12 @@ class ListedPlan(Plan):
             object.__setattr__(self, name, str(self.record[name]))
         for name, value in self.record.items():
             if not hasattr(self, name):
-                object.__setattr__(self, name, _frozen(value))
+                object.__setattr__(self, name, _as_tuple(value))
         self.points()
 
     def points(self) -> list[SimpleNamespace]:
         points = self.record["points"]
-        return [SimpleNamespace(**{name: _frozen(value) for name, value in point.items()}) for point in points]
+        return [SimpleNamespace(**{name: _as_tuple(value) for name, value in point.items()}) for point in points]
 
     @property
     def name(self) -> str:
@@ -242,7 +242,7 @@ def _is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _frozen(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     """Return JSON's list as the tuple that a plan holds."""
     return tuple(value) if isinstance(value, list) else value
 

@@ -33,7 +33,8 @@ class SlurmTask:
 def members(run: RunFolder) -> list[psutil.Process]:
     """Return the living processes that belong to the run: those with its mark in their environment, and all below them.
 
-    A process that was started with an environment of its own has no mark, but stays below a worker (see `adopt`).
+    A process that was started with an environment of its own has no mark, but stays below a worker: see
+    `become_subreaper`.
     """
     marked, below = [], defaultdict(list)
     for process in psutil.process_iter():
@@ -121,6 +122,6 @@ def set_name(name: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
 
 
-def adopt() -> None:
+def become_subreaper() -> None:
     """Become the parent of every process below this one whose own parent ends (prctl(2)): none of them gets lost."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

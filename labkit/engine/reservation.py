@@ -51,10 +51,12 @@ class Reservation:
         and NoLocksFolder where LABKIT_LOCKS names none. Where the locks' folder cannot be used, it warns and takes the
         first GPUs; on CPUs, it warns where cores are shared.
         """
-        most = limit_from_environment("LABKIT_MAX_GPUS")
-        if self.candidates and most is not None and self.plan.gpus > most:
-            allowed = f"LABKIT_MAX_GPUS={most} allows each user {most}"
-            raise NotEnoughGpus(f"the plan wants {self.plan.gpus} GPU(s), and {allowed}: make it with gpus={most}")
+        user_limit = limit_from_environment("LABKIT_MAX_GPUS")
+        if self.candidates and user_limit is not None and self.plan.gpus > user_limit:
+            allowed = f"LABKIT_MAX_GPUS={user_limit} allows each user {user_limit}"
+            raise NotEnoughGpus(
+                f"the plan wants {self.plan.gpus} GPU(s), and {allowed}: make it with gpus={user_limit}"
+            )
         try:
             self._folder = locks.locks_folder()
             self._ticket = locks.Ticket(self._folder)
@@ -64,54 +66,54 @@ class Reservation:
                 self._use_gpus(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
             return
         if self.candidates:
-            self._queue(limit_s, most, tell)
+            self._queue(limit_s, user_limit, tell)
         else:
             self._ticket.write(workers=self.plan.gpus)
             self._warn_of_shared_cores()
 
-    def _queue(self, limit_s: float, most: int | None, tell: Callable[[str], None]) -> None:
+    def _queue(self, limit_s: float, user_limit: int | None, tell: Callable[[str], None]) -> None:
         begun = time.monotonic()
-        while not self._attempt(most):
+        while not self._try_to_take(user_limit):
             tell(self._why)
             if time.monotonic() > begun + limit_s:
                 raise NotEnoughGpus(f"no {self.plan.gpus} GPU(s) were free within {limit_s:.0f} s: {self._why}")
             time.sleep(POLL_SECONDS * random.uniform(0.5, 1.5))
 
-    def _attempt(self, most: int | None) -> bool:
+    def _try_to_take(self, user_limit: int | None) -> bool:
         """Take the GPUs if enough are free, and nobody waits who came before."""
-        if most is None:
-            return self._attempt_locked(None)
+        if user_limit is None:
+            return self._try_to_take_locked(None)
         try:
             user_lock = locks.lock(locks.user_file(self._folder), mode=0o600)
         except locks.LocksUnusable as error:
-            risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={most}"
+            risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={user_limit}"
             notice(f"{risk}: {error}", stacklevel=2)
-            return self._attempt_locked(most)
+            return self._try_to_take_locked(user_limit)
         if user_lock is None:  # another launch of this user looks, and is done in a moment
             self._why = self._why or "waits for another launch of yours"
             return False
         try:
-            return self._attempt_locked(most)
+            return self._try_to_take_locked(user_limit)
         finally:
             user_lock.release()
 
-    def _attempt_locked(self, most: int | None) -> bool:
-        wanted, others = self.plan.gpus, locks.entries(self._folder, besides=self._ticket and self._ticket.file)
+    def _try_to_take_locked(self, user_limit: int | None) -> bool:
+        needed, others = self.plan.gpus, locks.ticket_entries(self._folder, besides=self._ticket and self._ticket.file)
         mine = sum(len(other.gpus) for other in others if other.user == os.geteuid())
-        if most is not None and mine + wanted > most:
-            self._why = f"waits, because your other launches hold {mine} GPU(s), and LABKIT_MAX_GPUS is {most}"
+        if user_limit is not None and mine + needed > user_limit:
+            self._why = f"waits, because your other launches hold {mine} GPU(s), and LABKIT_MAX_GPUS is {user_limit}"
             self._write_ticket("limit")
             return False
         programs = _other_programs(self.candidates)
         alone = [gpu for gpu in self.candidates if not programs[_gpu_name(gpu)]]
         order = (
-            alone if len(alone) >= wanted else sorted(self.candidates, key=lambda gpu: len(programs[_gpu_name(gpu)]))
+            alone if len(alone) >= needed else sorted(self.candidates, key=lambda gpu: len(programs[_gpu_name(gpu)]))
         )
         taken = self._lock_gpus(order, {name for other in others for name in other.gpus})
         waiting = self._waiting_before(others)
-        if len(taken) < wanted:
+        if len(taken) < needed:
             self._free_since = None
-        elif not waiting or self._free_for() > OVERTAKE_SECONDS:
+        elif not waiting or self._seconds_free() > OVERTAKE_SECONDS:
             self._use_gpus(tuple(gpu for gpu in self.candidates if gpu in taken), programs)
             self._write_ticket("", self.gpus)
             return True
@@ -139,7 +141,7 @@ class Reservation:
                 taken.append(gpu)
         return taken
 
-    def _waiting_before(self, others: list[locks.Entry]) -> list[locks.Entry]:
+    def _waiting_before(self, others: list[locks.TicketEntry]) -> list[locks.TicketEntry]:
         """Return the launches that began to wait before this one."""
         queued = time.time() if self._queued is None else self._queued
         return [other for other in others if other.waits == "gpus" and other.since < queued]
@@ -152,13 +154,15 @@ class Reservation:
         self._written = (waits, gpus)
         self._queued = self._ticket.file.stat().st_ctime if waits == "gpus" else None
 
-    def _free_for(self) -> float:
+    def _seconds_free(self) -> float:
         """Return for how many seconds enough GPUs have been free."""
         now = time.monotonic()
         self._free_since = now if self._free_since is None else self._free_since
         return now - self._free_since
 
-    def _reason_to_wait(self, others: list[locks.Entry], waiting: list[locks.Entry], free: list[Gpu]) -> str:
+    def _reason_to_wait(
+        self, others: list[locks.TicketEntry], waiting: list[locks.TicketEntry], free: list[Gpu]
+    ) -> str:
         owners = {name: other for other in reversed(others) for name in other.gpus}
         busy = []
         for gpu in self.candidates:
@@ -191,7 +195,7 @@ class Reservation:
             self.held += [sentence for sentence in sentences if sentence not in self.held]
 
     def _warn_of_shared_cores(self) -> None:
-        others = locks.entries(self._folder, besides=self._ticket and self._ticket.file)
+        others = locks.ticket_entries(self._folder, besides=self._ticket and self._ticket.file)
         others = [other for other in others if not other.gpus and not other.waits]
         workers = sum(other.workers for other in others)
         if workers and workers + self.plan.gpus > self.node.cores:
@@ -236,7 +240,7 @@ def _other_programs(gpus: tuple[Gpu, ...]) -> dict[str, list[str]]:
     }
 
 
-def _owner_text(entry: locks.Entry) -> str:
+def _owner_text(entry: locks.TicketEntry) -> str:
     return f"{name_of_user(entry.user)} since {time.strftime('%H:%M:%S', time.localtime(entry.since))}"
 
 

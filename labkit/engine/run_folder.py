@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.engine.errors import DamagedRun, NowhereToWrite, notice
-from labkit.engine.files import bounded, make_private, name_of_user, replace_file, why_unwritable
+from labkit.engine.files import make_private, name_of_user, replace_file, run_with_timeout, why_unwritable
 from labkit.engine.json_lines import file_bytes, read_lines
 from labkit.engine.log_text import log_excerpt
 from labkit.node.conditions import NEVER_MEASURED, Conditions, parse
@@ -116,7 +116,7 @@ class RunFolder:
         self.closed = {"state": state, "date": datetime.now().date().isoformat(), **status}
         text = json.dumps(self.closed, indent=1)
         with suppress(OSError):  # a disk that is full, or stands still, must not hide how the run ended
-            bounded(lambda: replace_file(self.status_file, text), None)
+            run_with_timeout(lambda: replace_file(self.status_file, text), None)
 
     def kept_conditions(self) -> Conditions:
         """Return the state of the machine that the folder's files tell; `missing` says why where they tell none."""
@@ -177,7 +177,7 @@ class RunFolder:
             return self.folder
         with suppress(OSError):
             for other in self.folder.parent.iterdir():
-                if identity(other) == self.identity:
+                if folder_identity(other) == self.identity:
                     return other
         return None
 
@@ -199,7 +199,7 @@ def fresh_folder(name: str) -> Path:
             folder = runs_folder() / f"{name}-{next(attempts)}"
 
 
-def identity(folder: Path) -> tuple[int, int]:
+def folder_identity(folder: Path) -> tuple[int, int]:
     """Return what stays the same where a folder is renamed, and differs from every other one's."""
     about = folder.lstat()
     return about.st_dev, about.st_ino

@@ -169,5 +169,5 @@ def _snapshot(counters: list[Counters]) -> Snapshot:
     gpus = tuple(counter.state() for counter in counters)
     while any(gpu.other_processes for gpu in gpus) and time.monotonic() < deadline:
         time.sleep(FORGET_SECONDS / 3)
-        gpus = tuple(counter.with_others(gpu) for counter, gpu in zip(counters, gpus, strict=True))
+        gpus = tuple(counter.with_other_processes(gpu) for counter, gpu in zip(counters, gpus, strict=True))
     return Snapshot(host.state(), gpus)

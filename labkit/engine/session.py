@@ -56,7 +56,7 @@ def environment() -> dict[str, str]:
     foreign = {name for name in os.environ if name in FOREIGN or name.startswith(FOREIGN_PREFIXES)} - {*OURS}
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
     named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    paths = [str(REPOSITORY), *(os.path.join(_here(), folder) for folder in named)]
+    paths = [str(REPOSITORY), *(os.path.join(_current_folder(), folder) for folder in named)]
     # Triton decides while it is loaded whether it compiles kernels or interprets them, and a CPU can only interpret.
     interpreted = {} if node.here().has_gpus else {"TRITON_INTERPRET": kept.get("TRITON_INTERPRET", "1")}
     return kept | interpreted | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
@@ -64,10 +64,10 @@ def environment() -> dict[str, str]:
 
 def import_path() -> list[str]:
     """Return the folders that this process imports from, each as an absolute path."""
-    return [os.path.normpath(os.path.join(_here(), folder)) for folder in sys.path if isinstance(folder, str)]
+    return [os.path.normpath(os.path.join(_current_folder(), folder)) for folder in sys.path if isinstance(folder, str)]
 
 
-def _here() -> str:
+def _current_folder() -> str:
     return os.readlink("/proc/self/cwd")  # known even where the folder was removed
 
 
@@ -85,7 +85,7 @@ class Session:
     _current: Self | None = None
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.kernel, self.code, self.launches = modules, os.getpid(), agent_state(), 0
+        self.modules, self.kernel, self.agent_fingerprint, self.launches = modules, os.getpid(), agent_fingerprint(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
         self._sockets: set[str] = set()  # of the forkserver, in that folder
@@ -165,7 +165,9 @@ class Session:
     def serves(self, *modules: str) -> bool:
         """Whether the agent lives, has its folder, knows the modules (it does the engine's), and is up to date."""
         knows_modules = all(module in self.modules or module.startswith("labkit.engine.") for module in modules)
-        return self.alive() and knows_modules and self.code == agent_state() and self.has_its_folder()
+        return (
+            self.alive() and knows_modules and self.agent_fingerprint == agent_fingerprint() and self.has_its_folder()
+        )
 
     def has_its_folder(self) -> bool:
         """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
@@ -262,16 +264,16 @@ def private_folder() -> tuple[str, int]:
     user has given such a name is left alone.
     """
     prefix = f"labkit-agent-{os.geteuid()}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+    for folder_left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError):  # it is locked, or the file system knows no locks
-            descriptor = os.open(left, FOLDER)
+            descriptor = os.open(folder_left, FOLDER)
             try:
                 if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
-                    whose = f"{name_of_user(owner)} has made {left}, named like a folder of your launches"
+                    whose = f"{name_of_user(owner)} has made {folder_left}, named like a folder of your launches"
                     notice(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
                     continue
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(folder_left, ignore_errors=True)
             finally:
                 os.close(descriptor)
     while True:
@@ -285,7 +287,7 @@ def private_folder() -> tuple[str, int]:
             os.close(descriptor)
 
 
-def agent_state() -> tuple:
+def agent_fingerprint() -> tuple:
     """Return the state of what the agent holds: the engine's newest change, and what loading depends on.
 
     A lab's own code is read anew by every worker.

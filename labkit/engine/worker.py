@@ -63,9 +63,9 @@ class Worker:
         dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.gpus)
         self._sync_tensor = torch.zeros(1)
         if self.nodes > 1:
-            self.event("clock", **node_clock.align(self.rank, self.gpus, self.nodes))
+            self.event("clock", **node_clock.align_clocks(self.rank, self.gpus, self.nodes))
 
-    def reached(self, what: str) -> None:
+    def note_milestone(self, what: str) -> None:
         """Note that a part of the start-up, `what`, is over."""
         self._milestones.append((monotonic(), what))
 
@@ -88,13 +88,13 @@ class Worker:
         Scalars of NumPy and torch become numbers. Raises TypeError, naming the field, for what JSON cannot hold, and
         RuntimeError outside `measure`, where there is no point.
         """
-        self.stay_alone()
+        self.require_own_process()
         if self.point is None:
             raise RuntimeError("a row belongs to a point: call record() inside measure()")
         where = {"node": self.node} if self.nodes > 1 else {}
         self._rows.write(row_line(self.rank, self.gpu, vars(self.point), where | measured))
 
-    def stay_alone(self) -> None:
+    def require_own_process(self) -> None:
         """Raise RuntimeError in a process that the lab has forked: it would measure and write everything twice."""
         if os.getpid() != self.pid:
             how = "end it with os._exit(0), or start it with subprocess or multiprocessing"
@@ -174,7 +174,7 @@ class Worker:
             except torch.OutOfMemoryError:
                 outcome = "out of memory"
                 self.record(status=outcome)
-            self.stay_alone()
+            self.require_own_process()
             self.agree(point.point, outcome)
             self.event("done", point=point.point)
             if outcome != "ok":

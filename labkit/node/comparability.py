@@ -58,23 +58,23 @@ def key_conditions(conditions: Conditions) -> dict[str, float | str]:
         "pinned_copy_gb_per_s": _best(conditions, "pinned_copy_gb_per_s", sum, max),
         **_while_busy(conditions),
         **_counted_throttling(conditions),
-        "power_limit_w": _of_gpus(conditions, "power_limit_w", min),
-        "pcie_generation_most": _of_gpus(conditions, "pcie_generation_most", min),
-        "pcie_width": _of_gpus(conditions, "pcie_width", min),
-        "nvlinks_up": _of_gpus(conditions, "nvlinks_up", min),
-        "other_processes": _of_gpus(conditions, "other_processes", max),
-        "ecc_uncorrected_errors": _added(conditions, "ecc_uncorrected"),
-        "nvlink_errors": _added(conditions, "nvlink_errors"),
+        "power_limit_w": _gpu_reading(conditions, "power_limit_w", min),
+        "pcie_generation_most": _gpu_reading(conditions, "pcie_generation_most", min),
+        "pcie_width": _gpu_reading(conditions, "pcie_width", min),
+        "nvlinks_up": _gpu_reading(conditions, "nvlinks_up", min),
+        "other_processes": _gpu_reading(conditions, "other_processes", max),
+        "ecc_uncorrected_errors": _counter_growth(conditions, "ecc_uncorrected"),
+        "nvlink_errors": _counter_growth(conditions, "nvlink_errors"),
         "cores": conditions.before.host.cores or conditions.machine.get("cores"),
         "cgroup_quota_cores": conditions.before.host.cgroup_quota_cores,
-        "cpu_percent": _middle(sample.get("cpu_percent") for sample in conditions.samples),
-        "cpu_pressure_percent": _middle(sample.get("cpu_pressure_percent") for sample in conditions.samples),
+        "cpu_percent": _median_of_known(sample.get("cpu_percent") for sample in conditions.samples),
+        "cpu_pressure_percent": _median_of_known(sample.get("cpu_pressure_percent") for sample in conditions.samples),
         "governor": conditions.before.host.governor,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
+def differences_between(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return the differences of two runs whose key figures are `a` and `b`."""
     if a.get("processor") != b.get("processor"):
         return ()
@@ -119,7 +119,7 @@ def _ratio(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> float:
     return max(values) / min(values) if all(values) else 1.0
 
 
-def _middle(values: Iterable[float | None]) -> float | None:
+def _median_of_known(values: Iterable[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return median(present) if present else None
 
@@ -130,13 +130,13 @@ def _best(conditions: Conditions, name: str, of_ranks: Any, of_looks: Any) -> fl
     return of_looks(counted) if counted else None
 
 
-def _of_gpus(conditions: Conditions, name: str, of: Any) -> float | None:
+def _gpu_reading(conditions: Conditions, name: str, statistic: Any) -> float | None:
     values = [getattr(gpu, name) for snapshot in (conditions.before, conditions.after) for gpu in snapshot.gpus]
     present = [value for value in values if value is not None]
-    return of(present) if present else None
+    return statistic(present) if present else None
 
 
-def _added(conditions: Conditions, name: str) -> int | None:
+def _counter_growth(conditions: Conditions, name: str) -> int | None:
     """Return by how much a counter of all GPUs has grown; None where one of its ends is not known."""
     before, after = (_by_gpu(snapshot) for snapshot in (conditions.before, conditions.after))
     ends = [(getattr(before[gpu], name), getattr(after[gpu], name)) for gpu in before if gpu in after]
@@ -154,8 +154,8 @@ def _while_busy(conditions: Conditions) -> dict[str, Any]:
     reasons = sorted({reason for names in reasons_seen for reason in names})
     temperatures = [sample["temperature_c"] for sample in conditions.samples if "temperature_c" in sample]
     return {
-        "sm_clock_mhz": _middle(sample.get("sm_clock_mhz") for sample in busy),
-        "power_w": _middle(sample.get("power_w") for sample in busy),
+        "sm_clock_mhz": _median_of_known(sample.get("sm_clock_mhz") for sample in busy),
+        "power_w": _median_of_known(sample.get("power_w") for sample in busy),
         "throttled_percent": 100 * sum(map(bool, reasons_seen)) / len(reasons_seen)
         if len(reasons_seen) >= LEAST_LOOKS
         else None,

@@ -55,7 +55,7 @@ class Counters:
         """
         reasons = _reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons))
         traffic = self._nvlink() if slow == "nvlink" else self._pcie() if slow else {}
-        readings = self._quick() | traffic | {"throttle_reasons": reasons if reasons is None else list(reasons)}
+        readings = self._fast_readings() | traffic | {"throttle_reasons": reasons if reasons is None else list(reasons)}
         return {name: value for name, value in readings.items() if value is not None}
 
     def state(self) -> GpuState:
@@ -63,7 +63,7 @@ class Counters:
         uncorrected = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         state = GpuState(
             self.gpu.index,
-            **self._quick(),
+            **self._fast_readings(),
             throttle_reasons=_reasons(self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)),
             power_limit_w=_scaled(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit), 1e-3),
             ecc_uncorrected=self._ask(pynvml.nvmlDeviceGetTotalEccErrors, *uncorrected),
@@ -73,9 +73,9 @@ class Counters:
             power_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_POWER),
             heat_throttled_s=self._throttled(pynvml.NVML_PERF_POLICY_THERMAL),
         )
-        return self.with_others(state)
+        return self.with_other_processes(state)
 
-    def with_others(self, state: GpuState) -> GpuState:
+    def with_other_processes(self, state: GpuState) -> GpuState:
         """Return the state with the other processes that are on the GPU now; the rest of it stays, and is not asked."""
         answers = self._ask(pynvml.nvmlDeviceGetComputeRunningProcesses) is not None
         others = sum(not holder.ours for holder in holders([self.gpu])) if answers else None
@@ -84,7 +84,7 @@ class Counters:
     def _ask(self, query: Any, *arguments: Any) -> Any:
         return None if self._handle is None else ask(query, self._handle, *arguments)
 
-    def _quick(self) -> dict[str, Any]:
+    def _fast_readings(self) -> dict[str, Any]:
         memory = self._ask(pynvml.nvmlDeviceGetMemoryInfo)
         return {
             "utilisation_percent": ask(getattr, self._ask(pynvml.nvmlDeviceGetUtilizationRates), "gpu"),

@@ -40,7 +40,7 @@ class Gpu:
     persistence: bool | None = None
 
 
-def read() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
+def read_gpus() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
     """All GPUs, their MIG slices, the driver's version and the CUDA version it supports; empty without a driver."""
     with nvml() as works:
         if not works:
@@ -66,7 +66,7 @@ def why_none_is_visible(variable: str | None) -> str:
     return f"no GPU is visible here (NVML finds {count}{hidden})"
 
 
-def visible(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
+def visible_gpus(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them where it is not set (None).
 
     As CUDA reads it: an entry is an index, the start of a GPU's UUID ("GPU-8f3a") or of a MIG slice's ("MIG-4d2e");
@@ -79,7 +79,7 @@ def visible(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = (
         return tuple(gpus)
     chosen: list[Gpu] = []
     for entry in variable.split(","):
-        fitting = _fitting(entry.strip(), gpus, slices)
+        fitting = _matching_gpus(entry.strip(), gpus, slices)
         if len(fitting) != 1:
             break
         if fitting[0] in chosen:
@@ -88,7 +88,7 @@ def visible(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = (
     return tuple(chosen)
 
 
-def _fitting(entry: str, gpus: Sequence[Gpu], slices: Sequence[Gpu]) -> list[Gpu]:
+def _matching_gpus(entry: str, gpus: Sequence[Gpu], slices: Sequence[Gpu]) -> list[Gpu]:
     if entry.isdecimal():
         return [gpu for gpu in gpus if gpu.index == int(entry)]
     if entry.startswith(("GPU-", "MIG-")):

@@ -92,7 +92,7 @@ class Node:
             raise ValueError(f"a node's JSON cannot be read: {error}") from None
         if isinstance(record, dict):
             record = record | {"gpus": _gpus(record.get("gpus")), "numa_nodes": _pairs(record.get("numa_nodes"))}
-        return _built(cls, record)
+        return _from_record(cls, record)
 
     def table(self) -> "pd.DataFrame":
         """Property and value, at most 12 rows, for a notebook."""
@@ -101,11 +101,13 @@ class Node:
         numa = "; ".join(f"{node}: CPUs {cpus}" for node, cpus in self.numa_nodes)
         rows = {
             "GPUs": self.label if self.gpus else "none",
-            "memory per GPU": _each(f"{g.memory_mib / 1024:.0f} GiB" for g in self.gpus if g.memory_mib),
-            "NVLinks per GPU": _each(str(g.nvlinks) for g in self.gpus if g.nvlinks is not None),
-            "ECC, MIG, persistence mode": _each(f"{_on(g.ecc)}, {_on(g.mig)}, {_on(g.persistence)}" for g in self.gpus),
-            "power cap, temperature": _each(
-                f"{_read(g.power_limit_w, 'W')}, {_read(g.temperature_c, '°C')}" for g in self.gpus
+            "memory per GPU": _common_or_all(f"{g.memory_mib / 1024:.0f} GiB" for g in self.gpus if g.memory_mib),
+            "NVLinks per GPU": _common_or_all(str(g.nvlinks) for g in self.gpus if g.nvlinks is not None),
+            "ECC, MIG, persistence mode": _common_or_all(
+                f"{_on_or_off(g.ecc)}, {_on_or_off(g.mig)}, {_on_or_off(g.persistence)}" for g in self.gpus
+            ),
+            "power cap, temperature": _common_or_all(
+                f"{_with_unit(g.power_limit_w, 'W')}, {_with_unit(g.temperature_c, '°C')}" for g in self.gpus
             ),
             "driver, newest CUDA": ", ".join(filter(None, [self.driver, self.cuda_driver])),
             "CPU": self.cpu_name,
@@ -125,9 +127,9 @@ class Node:
 @functools.cache
 def here() -> Node:
     """This machine, read once a process; CUDA_VISIBLE_DEVICES counts as it stands at the first call."""
-    gpus, slices, driver, cuda_driver = nvml.read()
+    gpus, slices, driver, cuda_driver = nvml.read_gpus()
     return Node(
-        gpus=nvml.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
+        gpus=nvml.visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
         cpu_name=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
         numa_nodes=read_numa_nodes(),
@@ -189,7 +191,7 @@ def read_numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tu
     return tuple((node, lists[node].read_text().strip()) for node in sorted(lists))
 
 
-def _built(kind: type, record: Any) -> Any:
+def _from_record(kind: type, record: Any) -> Any:
     """A dataclass from a JSON object, every field there and of its type."""
     if not isinstance(record, dict):
         raise ValueError(f"a {kind.__name__} is a JSON object, not {str(record)[:80]!r}")
@@ -205,7 +207,7 @@ def _built(kind: type, record: Any) -> Any:
 
 
 def _gpus(records: Any) -> Any:
-    return tuple(_built(Gpu, record) for record in records) if isinstance(records, list) else records
+    return tuple(_from_record(Gpu, record) for record in records) if isinstance(records, list) else records
 
 
 def _pairs(records: Any) -> Any:
@@ -217,16 +219,16 @@ def _pairs(records: Any) -> Any:
     return tuple(map(tuple, records))
 
 
-def _each(values: Any) -> str:
+def _common_or_all(values: Any) -> str:
     """A value that all GPUs share once, else those of each."""
     values = list(values)
     separator = "; " if any(", " in value for value in values) else ", "
     return separator.join(values[:1] if len(set(values)) == 1 else values)
 
 
-def _read(value: float | None, unit: str) -> str:
+def _with_unit(value: float | None, unit: str) -> str:
     return "–" if value is None else f"{value:.0f} {unit}"
 
 
-def _on(state: bool | None) -> str:
+def _on_or_off(state: bool | None) -> str:
     return {True: "on", False: "off", None: "–"}[state]

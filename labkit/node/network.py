@@ -26,10 +26,10 @@ class NetworkCard:
 def cards(folder: Path = Path("/sys/class")) -> tuple[NetworkCard, ...]:
     """Return the ports of the physical cards: network interfaces by name, then InfiniBand's (and RoCE's) by device."""
     interfaces = [
-        NetworkCard(each.name, "Ethernet", _ethernet(each), _numa(each)) for each in _physical(folder / "net")
+        NetworkCard(each.name, "Ethernet", _ethernet(each), _numa(each)) for each in _physical_devices(folder / "net")
     ]
     ports = sorted((folder / "infiniband").glob("*/ports/*"))
-    return (*interfaces, *(_port(port) for port in ports))
+    return (*interfaces, *(_infiniband_port(port) for port in ports))
 
 
 def rate_of(interface: str, folder: Path = Path("/sys/class")) -> float | None:
@@ -40,11 +40,11 @@ def rate_of(interface: str, folder: Path = Path("/sys/class")) -> float | None:
     if (rate := _ethernet(folder / "net" / interface)) is not None:
         return rate
     below = folder / "net" / interface / "device" / "infiniband"
-    rates = [card.gbit_per_s for card in map(_port, sorted(below.glob("*/ports/*"))) if card.gbit_per_s]
+    rates = [card.gbit_per_s for card in map(_infiniband_port, sorted(below.glob("*/ports/*"))) if card.gbit_per_s]
     return max(rates, default=None)
 
 
-def _physical(folder: Path) -> list[Path]:
+def _physical_devices(folder: Path) -> list[Path]:
     return sorted(each for each in folder.glob("*") if (each / "device").exists())
 
 
@@ -57,7 +57,7 @@ def _ethernet(interface: Path) -> float | None:
     return mbit_per_s / 1000 if mbit_per_s > 0 else None
 
 
-def _port(port: Path) -> NetworkCard:
+def _infiniband_port(port: Path) -> NetworkCard:
     """Return a port of InfiniBand: its rate reads "400 Gb/sec (4X NDR)"."""
     device = port.parent.parent
     rate = RATE.search(_text(port / "rate"))

@@ -94,15 +94,15 @@ def parse(text: str) -> Topology:
     lines = _COLOURS.sub("", text.replace("\r\n", "\n")).split("\n")
     headers, rows, labels = _sorted_lines(lines)
     if not headers and not rows:
-        return _nothing(lines)
+        return _no_devices(lines)
     header, columns = _main_header(headers, rows)
     names = [name for name in columns if name not in _AFFINITIES]
     matrix = _matrix(rows, columns, names, header)
-    order = sorted(names, key=lambda name: (not name.startswith("GPU"), _natural(name)))
+    order = sorted(names, key=lambda name: (not name.startswith("GPU"), _natural_key(name)))
     kinds = {(a, b): _checked_kind(a, b, matrix) for i, a in enumerate(order) for b in order[i:]}
     links = {pair: kind for pair, kind in kinds.items() if kind != "X"}
     devices = [_device(name, matrix[name], labels) for name in order]
-    return Topology(tuple(_placed(device, devices, links) for device in devices), links)
+    return Topology(tuple(_with_numa_node(device, devices, links) for device in devices), links)
 
 
 def _sorted_lines(lines: list[str]) -> tuple[list, list, dict[str, str]]:
@@ -126,7 +126,7 @@ def _sorted_lines(lines: list[str]) -> tuple[list, list, dict[str, str]]:
     return headers, rows, labels
 
 
-def _nothing(lines: list[str]) -> Topology:
+def _no_devices(lines: list[str]) -> Topology:
     """No device where nvidia-smi says so, else an error."""
     nonempty_lines = [line for line in lines if line.strip()]
     if any(line.strip() == "No devices were found" for line in nonempty_lines):
@@ -166,14 +166,14 @@ def _matrix(rows: list, columns: list[str], names: list[str], header: str) -> di
     for line, (name, *cells) in rows:
         if name not in names or name in matrix:
             raise TopologyError(line, f"one row for each of {', '.join(names)}")
-        matrix[name] = _by_column(line, cells, columns, names)
+        matrix[name] = _row_of_cells(line, cells, columns, names)
     missing = [name for name in names if name not in matrix]
     if missing:
         raise TopologyError(header, f"a row for each of its devices, but there is none for {', '.join(missing)}")
     return matrix
 
 
-def _by_column(line: str, cells: list[str], columns: list[str], names: list[str]) -> _Row:
+def _row_of_cells(line: str, cells: list[str], columns: list[str], names: list[str]) -> _Row:
     if len(cells) == len(columns):
         return _Row(line, dict(zip(columns, cells, strict=True)))
     if len(cells) == len(names):
@@ -208,8 +208,8 @@ def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
     if shifted := [text for text in printed.values() if _is_kind(text)]:
         raise TopologyError(row.line, f"links before the affinities, not {shifted[0]!r} among the affinities")
     read = {column: _numbers(text) for column, text in printed.items()}
-    unread = [f"{column} {_quoted(printed[column])}" for column, numbers in read.items() if not numbers]
-    unread += [f"affinities {_quoted(row.unplaced)}"] if row.unplaced else []
+    unread = [f"{column} {_truncated(printed[column])}" for column, numbers in read.items() if not numbers]
+    unread += [f"affinities {_truncated(row.unplaced)}"] if row.unplaced else []
     is_gpu = name.startswith("GPU")
     label = "" if is_gpu else labels.get(name, "" if name.startswith("NIC") else name)
     numa = read.get("NUMA Affinity", ())
@@ -217,7 +217,7 @@ def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
     return Device(name, "gpu" if is_gpu else "nic", read.get("CPU Affinity", ()), node, label, "; ".join(unread))
 
 
-def _quoted(text: str) -> str:
+def _truncated(text: str) -> str:
     return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
 
 
@@ -230,7 +230,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(n for part in parts for n in range(part[0], part[-1] + 1)) if rises else ()
 
 
-def _placed(device: Device, devices: list[Device], links: dict[tuple[str, str], str]) -> Device:
+def _with_numa_node(device: Device, devices: list[Device], links: dict[tuple[str, str], str]) -> Device:
     """A NIC on the node of the GPUs that it reaches without leaving theirs, where those agree."""
     if device.kind == "gpu":
         return device
@@ -238,5 +238,5 @@ def _placed(device: Device, devices: list[Device], links: dict[tuple[str, str], 
     return replace(device, numa=near.pop()) if len(near) == 1 else device
 
 
-def _natural(name: str) -> list[str | int]:
+def _natural_key(name: str) -> list[str | int]:
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]

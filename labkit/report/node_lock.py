@@ -67,7 +67,7 @@ def _lock_node(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], Non
 
 def _holder(folder, ticket: locks.Ticket) -> str:
     """Return who holds the node and since when, as far as the holder's ticket tells."""
-    running = [entry for entry in locks.entries(folder, besides=ticket.file, prefix=TICKETS) if not entry.waits]
+    running = [entry for entry in locks.ticket_entries(folder, besides=ticket.file, prefix=TICKETS) if not entry.waits]
     if not running:
         return "another process"
     user, process = name_of_user(running[0].user), running[0].file.name.removeprefix(TICKETS).split("-")[1]

@@ -11,7 +11,7 @@ from IPython.display import Markdown
 
 from labkit.story.words import as_table
 
-Measured = TypeVar("Measured")
+RuleInput = TypeVar("RuleInput")
 MOST_NUMBERS = 3
 NOT_MEASURED = "not measured"
 # Groups of three digits belong together, and so do the digits of 3.66; H200 and float32 are names.
@@ -40,7 +40,7 @@ def folded(summary: str, text: str) -> str:
     return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
-def one_minute(rules: Mapping[str, Callable[[Measured], str | None]], **measured: Measured) -> Markdown:
+def one_minute(rules: Mapping[str, Callable[[RuleInput], str | None]], **measured: RuleInput) -> Markdown:
     """Return a table of a lesson's rules, each with what it is worth by every measurement: here, recorded, published.
 
     `rules` gives for each rule how a measurement shows it, as a short text; None where it does not. A column whose head

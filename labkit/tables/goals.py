@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.node.comparability import MEASURED_HOST, differing
+from labkit.node.comparability import MEASURED_HOST, differences_between
 from labkit.provenance import of_source
 from labkit.tables.measures import CODE, HOST, Measure, Measured, measures_of
 
@@ -102,7 +102,9 @@ def comparable(
     ranks = [conditions.get("ranks") for conditions in (a, b)]
     if None not in ranks and ranks[0] != ranks[1]:
         return f"{ranks[0]:g} GPUs in this run and {ranks[1]:g} in {first}"
-    differences = [difference for difference in differing(a, b) if depends_on == HOST or not difference.host_only]
+    differences = [
+        difference for difference in differences_between(a, b) if depends_on == HOST or not difference.host_only
+    ]
     if differences:
         return "; ".join(difference.sentence("this run", first) for difference in differences)
     return COMPARABLE if all({*conditions} & MEASURED_HOST for conditions in (a, b)) else NOT_KNOWN

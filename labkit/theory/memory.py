@@ -81,7 +81,7 @@ def held_at(
     micro_batches: int,
 ) -> dict[str, int]:
     """Return the bytes that a rank holds where backward starts or, at its `end`, by the names in ITEMS."""
-    whole = model.parameters * element_bytes
+    parameter_bytes = model.parameters * element_bytes
     if strategy in ("single", "ddp"):
         # DDP's buckets are the gradients' memory and stay; a single GPU frees its gradients after the update.
         gradients_stay = end or strategy == "ddp" or micro_batches > 1
@@ -94,8 +94,8 @@ def held_at(
             # the end it is one, whose gradients stand beside it and in the buffer that takes them away. Parameters
             # that are kept after forward go block by block. As one group everything is one block.
             "fsdp_full": (root + block, 2 * block) if end else (root + 2 * block, 2 * block),
-            "fsdp_grad": (root + block, 2 * block) if end else (whole, block),
-            "fsdp_root": (whole, 2 * whole) if end else (whole, whole),
+            "fsdp_grad": (root + block, 2 * block) if end else (parameter_bytes, block),
+            "fsdp_root": (parameter_bytes, 2 * parameter_bytes) if end else (parameter_bytes, parameter_bytes),
         }[strategy]
     return {
         "parameters": held_elements * element_bytes,

@@ -14,7 +14,7 @@ STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
 
 
-PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
+TRAINING_PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Training(Plan):
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
         for knobs in self.knobs():
             self.require("strategy", knobs["strategy"], STRATEGIES + ZERO)
-            self.require("precision", knobs["precision"], PRECISIONS)
+            self.require("precision", knobs["precision"], TRAINING_PRECISIONS)
             if not 1 <= knobs["ranks"] <= self.gpus:
                 raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
             if knobs["batch"] < 1 or knobs["batch"] % knobs["ranks"]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from labkit.course.grading import confine, grade_pages
-from labkit.course.grading.grade import asked, grade
+from labkit.course.grading.grade import exercises_to_grade, grade
 from labkit.course.grading.submissions import submissions
 from labkit.engine.run_folder import runs_folder
 from labkit.node import here
@@ -42,27 +42,28 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="run answers with your own rights where nothing here confines them; every page says so",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        handed_in = submissions(given.folder)
-        labs = [page.stem.partition("_")[2] for page in chosen_notebooks(given.notebooks)] if given.notebooks else []
-        kind = confine.confinement(given.unconfined)
-        written = grade_pages.Pages(given.out, kind)
+        handed_in = submissions(options.folder)
+        pages = chosen_notebooks(options.notebooks) if options.notebooks else []
+        labs = [page.stem.partition("_")[2] for page in pages]
+        kind = confine.confinement(options.unconfined)
+        written = grade_pages.Pages(options.out, kind)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
-    exercises = asked(handed_in, labs)
-    limits = confine.Limits(given.seconds, given.memory_mib, unconfined=given.unconfined)
-    jobs = given.jobs if confine.side_by_side(kind) else 1
-    graded = grade(handed_in, exercises, limits=limits, secret=given.secret, jobs=jobs)
+    exercises = exercises_to_grade(handed_in, labs)
+    limits = confine.Limits(options.seconds, options.memory_mib, unconfined=options.unconfined)
+    jobs = options.jobs if confine.side_by_side(kind) else 1
+    graded = grade(handed_in, exercises, limits=limits, secret=options.secret, jobs=jobs)
     for submission, rows in zip(handed_in, graded, strict=True):
         try:
             written.add(submission, rows)
         except OSError as error:
             kept = f"the grades of the students before {submission.student!a} are kept"
-            print(f"make grade: {given.out} cannot be written any more ({error.strerror}); {kept}", file=sys.stderr)
+            print(f"make grade: {options.out} cannot be written any more ({error.strerror}); {kept}", file=sys.stderr)
             return 2
-        line = "; ".join([f"{submission.student}: {grade_pages.total(rows)} points", *submission.problems])
+        line = "; ".join([f"{submission.student}: {grade_pages.points_text(rows)} points", *submission.problems])
         # Names may hold a terminal's commands.
         tqdm.write("".join(character if character.isprintable() else ascii(character)[1:-1] for character in line))
     print(f"{confine.WORDS[kind]}.\n{written.index} and grades.csv beside it")

@@ -16,19 +16,19 @@ def main(arguments: list[str] | None = None) -> int:
         "--folder", type=Path, default=REPOSITORY / "handout", help="the new folder; its zips lie beside it"
     )
     parser.add_argument("--nbgrader", type=Path, help="write nbgrader's folder of a course, too")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        pages = hand_out(given.folder, given.notebooks)
-        package = write_package(given.folder)
-        assignments = set_up_nbgrader(given.nbgrader, given.notebooks) if given.nbgrader else []
+        pages = hand_out(options.folder, options.notebooks)
+        package = write_package(options.folder)
+        assignments = set_up_nbgrader(options.nbgrader, options.notebooks) if options.nbgrader else []
     except (ValueError, OSError) as error:
         print(f"make handout: {error}", file=sys.stderr)
         return 2
-    print(f"{given.folder} and {given.folder.name}.zip: {len(pages)} notebooks, without answers and outputs")
+    print(f"{options.folder} and {options.folder.name}.zip: {len(pages)} notebooks, without answers and outputs")
     print(f"{package.name}: the workbook for students, without reference solutions and hidden cases")
-    if given.nbgrader:
+    if options.nbgrader:
         print(
-            f"{given.nbgrader}: nbgrader's course with {len(assignments)} assignments; `nbgrader` runs in this folder"
+            f"{options.nbgrader}: nbgrader's course with {len(assignments)} assignments; `nbgrader` runs in this folder"
         )
     return 0
 

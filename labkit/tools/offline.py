@@ -88,10 +88,10 @@ def _serves_any_python(source: Path) -> bool:
 
 def install(target: str, python3: str) -> None:
     """Install from wheelhouse/ what the environment lacks; end in one sentence where both lack a package."""
-    wanted, wheels = _wanted(), _wheels()
-    requirements = _reached(wanted, lambda need: _installed(need) or _newest(need, wheels))
-    missing = {need.name: _described(need) for need, there in requirements if there is None}
-    missing |= {name: name for name in _absent(target) if not _newest(_requirements([name])[0], wheels)}
+    wanted, wheels = _wheelhouse_requirements(), _wheels()
+    requirements = _requirement_closure(wanted, lambda need: _installed(need) or _newest(need, wheels))
+    missing = {need.name: _package_text(need) for need, there in requirements if there is None}
+    missing |= {name: name for name in _missing_packages(target) if not _newest(_requirements([name])[0], wheels)}
     if missing:
         sys.exit(_sentence(missing, target, python3))
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-index"]
@@ -101,11 +101,11 @@ def install(target: str, python3: str) -> None:
 
 def require(target: str) -> None:
     """End in one sentence where a package that `make TARGET` imports cannot be found."""
-    if missing := {name: name for name in _absent(target)}:
+    if missing := {name: name for name in _missing_packages(target)}:
         sys.exit(_sentence(missing, target, sys.executable))
 
 
-def _absent(target: str) -> list[str]:
+def _missing_packages(target: str) -> list[str]:
     """The packages of requirements.txt that a target imports and this environment does not have."""
     pinned = [match[0] for line in _lines(ROOT / "requirements.txt") if (match := re.match(r"[A-Za-z0-9._-]+", line))]
     others = {name for tools in TOOLS.values() for name in tools} - set(TOOLS.get(target, []))
@@ -137,7 +137,7 @@ def _wheels() -> dict[str, list[_Wheel]]:
     return wheels
 
 
-def _reached(wanted: Iterable, find: Callable) -> list[tuple]:
+def _requirement_closure(wanted: Iterable, find: Callable) -> list[tuple]:
     """Each requirement that the wanted ones lead to, with the distribution that `find` gives for it, or None."""
     reached, waiting = {}, list(wanted)
     while waiting:
@@ -169,10 +169,10 @@ def _installed(need) -> Distribution | None:
         there = distribution(need.name)
     except PackageNotFoundError:
         return None
-    return there if not str(need.specifier) or _fits(need, there.version) else None
+    return there if not str(need.specifier) or _is_satisfied_by(need, there.version) else None
 
 
-def _fits(need, version: str) -> bool:
+def _is_satisfied_by(need, version: str) -> bool:
     with suppress(ValueError):  # a version that no standard allows
         return need.specifier.contains(version, prereleases=True)
     return False
@@ -183,11 +183,11 @@ def _newest(need, wheels: dict[str, list[_Wheel]]) -> _Wheel | None:
     from pip._vendor.packaging.version import Version
 
     named = wheels.get(canonicalize_name(need.name), [])
-    fit = [wheel for wheel in named if _fits(need, wheel.version)]
+    fit = [wheel for wheel in named if _is_satisfied_by(need, wheel.version)]
     return max(fit, key=lambda wheel: Version(wheel.version), default=None)
 
 
-def _wanted() -> list:
+def _wheelhouse_requirements() -> list:
     return _requirements(_lines(WHEELHOUSE / "requirements.txt"))
 
 
@@ -197,7 +197,7 @@ def _lines(file: Path) -> list[str]:
     return [text for text in (line.split("#")[0].strip() for line in lines) if text]
 
 
-def _described(need) -> str:
+def _package_text(need) -> str:
     try:
         return f"{need.name}{need.specifier} (not {distribution(need.name).version})"
     except PackageNotFoundError:

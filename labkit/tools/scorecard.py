@@ -28,16 +28,16 @@ def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
     comparable with that of the first run, or what differs between the two.
     """
     if runs is not None:
-        return _joined([_of_run(run) for run in runs])
+        return _concatenated([_of_run(run) for run in runs])
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
     cards = [_of_run(run) for run in recorded]
     in_cards = {key for card in cards for key in zip(card["lab"], card["target"], strict=True)}
-    expected = [targets for targets in map(_expected, lesson_names()) if len(targets)]
+    expected = [targets for targets in map(_unmeasured_goals, lesson_names()) if len(targets)]
     missing = [
         targets[[key not in in_cards for key in zip(targets["lab"], targets["target"], strict=True)]]
         for targets in expected
     ]
-    return _joined([*cards, *missing])
+    return _concatenated([*cards, *missing])
 
 
 def _of_run(run: Run) -> pd.DataFrame:
@@ -49,12 +49,12 @@ def _of_run(run: Run) -> pd.DataFrame:
     return table.assign(machine=run.machine, run=name, measured_as=[ways.get(key, (GPU, {})) for key in keys])
 
 
-def _expected(lab: str) -> pd.DataFrame:
+def _unmeasured_goals(lab: str) -> pd.DataFrame:
     """Return the goals of the lab's measures, none of them measured."""
     return goals_table(lab, [(measure, None) for measure in measures_of(lab) if measure.comparison])
 
 
-def _joined(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
+def _concatenated(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
     nonempty_cards = [card for card in cards if len(card)]
     if not nonempty_cards:
         return pd.DataFrame(columns=COLUMNS)

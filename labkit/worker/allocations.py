@@ -102,14 +102,14 @@ class Meter:
             self.worker.synchronize()
             torch.cuda.reset_peak_memory_stats()
 
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """Return the bytes in use now."""
         if self.counted is not None:
             return self.counted.held
         self.worker.synchronize()
         return torch.cuda.memory_allocated() - self.base
 
-    def peak(self) -> int:
+    def peak_bytes(self) -> int:
         """Return the most bytes in use since the last reset."""
         if self.counted is not None:
             return self.counted.peak
@@ -124,7 +124,7 @@ def _wake_libraries(device: torch.device) -> None:
         (matrix @ matrix).sum().backward()
 
 
-def remembered(
+def record_allocations(
     worker: Any,
     phases: list[tuple[str, Callable[[], Any]]],
     iterations: int = 3,

@@ -19,7 +19,7 @@ EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for thei
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}  # of attention: torch's fused kernels, or product by product
 
 
-def config(plan: Any, dropout: float = 0.0, attention: str = "fused") -> BertConfig:
+def bert_config(plan: Any, dropout: float = 0.0, attention: str = "fused") -> BertConfig:
     """Return the model's configuration; only without dropout can a pipeline be compared with the whole model.
 
     `plan` has layers, hidden, heads, sequence and vocabulary.
@@ -64,7 +64,7 @@ class Stage(nn.Module):
         attention: str = "fused",
     ):
         super().__init__()
-        shape = config(plan, dropout, attention)
+        shape = bert_config(plan, dropout, attention)
         self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": precision == "bfloat16"}
         self.embedding = _part(BertEmbeddings, shape, (seed, EMBEDDING), device) if first else None
         self.numbers = layers

@@ -14,7 +14,7 @@ LOOKS = 20  # how often the device's clock and the host's are compared; the clos
 
 
 class Tape:
-    """Records begin and end of the work that its `timed` functions start, while `on` is set.
+    """Records begin and end of the work that its `with_span` functions start, while `on` is set.
 
     On a GPU both are device events on the compute stream: work that the stream does not yet do has not begun, and the
     time that it waits for a receive lies between two spans, not in one.
@@ -31,10 +31,10 @@ class Tape:
         event.record()
         return event
 
-    def timed(self, kind: str, stage: int, work: Callable) -> Callable:
+    def with_span(self, kind: str, stage: int, work: Callable) -> Callable:
         """Return `work`, whose first argument is the micro-batch, as a function that also records its span."""
 
-        def watched(micro_batch: int, *arguments, **named):
+        def spanned(micro_batch: int, *arguments, **named):
             if not self.on:
                 return work(micro_batch, *arguments, **named)
             partly = kind == "B" and named.get("full_backward") is False
@@ -43,7 +43,7 @@ class Tape:
             self.marks.append(("I" if partly else kind, stage, micro_batch, begin, self.now()))
             return result
 
-        return watched
+        return spanned
 
     def seconds(self, zero: Clock) -> list[tuple[str, int, int, float, float]]:
         """Return the spans (kind, stage, micro_batch, start, end) in host seconds; call it when the device is idle."""

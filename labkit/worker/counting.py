@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.engine.worker import Worker
-from labkit.worker.strategies import local
+from labkit.worker.strategies import local_tensor
 from labkit.worker.trainer import Batch, Trainer
 
 NAMES = {
@@ -24,7 +24,7 @@ NAMES = {
 }
 
 
-class Collectives(TorchDispatchMode):
+class CollectiveCounter(TorchDispatchMode):
     """Notes every collective that is called while it is on, in forward and backward, by name: calls and bytes.
 
     The bytes are those of the collective's whole tensor: what an all-gather gives, what a reduce-scatter takes.
@@ -56,7 +56,7 @@ class Collectives(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-class Saved(torch.autograd.graph.saved_tensors_hooks):
+class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
     """Adds up what a forward keeps for its backward: every storage once; parameters, gathered ones too, left out."""
 
     def __init__(self):
@@ -65,7 +65,7 @@ class Saved(torch.autograd.graph.saved_tensors_hooks):
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         if not isinstance(tensor, nn.Parameter) and not isinstance(tensor._base, nn.Parameter):
-            storage = local(tensor).untyped_storage()
+            storage = local_tensor(tensor).untyped_storage()
             self.storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
@@ -77,7 +77,7 @@ class Saved(torch.autograd.graph.saved_tensors_hooks):
 MIB = 2**20
 
 
-def keep_ledgers(worker: Worker, trainer: Trainer, micro_batches: list[Batch]) -> None:
+def record_ledgers(worker: Worker, trainer: Trainer, micro_batches: list[Batch]) -> None:
     """Run three more steps by hand and append their ledgers.
 
     A row of entry "memory": parameters, gradients and optimizer states as the rank's tensors hold them, activations
@@ -97,21 +97,21 @@ def keep_ledgers(worker: Worker, trainer: Trainer, micro_batches: list[Batch]) -
     trainer.gradients(micro_batches)
     row["after_backward_mib"] = allocated()
     # Gradients are there before the update, which lets them go; states after it, for it may make them.
-    gradients = {name: size for name, size in trainer.holds().items() if name == "gradients"}
+    gradients = {name: size for name, size in trainer.held_bytes().items() if name == "gradients"}
     trainer.update()
-    held = trainer.holds() | gradients
+    held = trainer.held_bytes() | gradients
     row |= {f"{item}_mib": size / MIB for item, size in held.items()}
     if gpu:
         row["peak_mib"] = torch.cuda.max_memory_allocated() / MIB
         row["reserved_mib"] = torch.cuda.max_memory_reserved() / MIB
-    with (saved := Saved()):
+    with (saved := SavedTensors()):
         loss = trainer.forward(micro_batches[0])
     row["after_forward_mib"] = allocated()
     row["activations_mib"] = saved.bytes / MIB
     trainer.backward(loss)
     trainer.update()
     # Compiled code does not know the mode that counts, and would never be used again: what is sent is the same without.
-    with torch.compiler.set_stance("force_eager"), Collectives() as sent:
+    with torch.compiler.set_stance("force_eager"), CollectiveCounter() as sent:
         trainer.step(micro_batches)
     worker.record(entry="memory", **{name: value for name, value in row.items() if value is not None})
     for collective, calls in sent.calls.items():

@@ -14,7 +14,9 @@ def sgd(parameters) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=LEARNING_RATE)
 
 
-def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def weight_changes(
+    trainer: Trainer, reference: Trainer, start: list[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return how the weights changed since the start, under the strategy and in one process, as two long vectors."""
 
     def change(weights) -> torch.Tensor:
@@ -24,12 +26,12 @@ def changes(trainer: Trainer, reference: Trainer, start: list[torch.Tensor]) -> 
     return change(trainer.whole()), change(reference.whole())
 
 
-def along(change: torch.Tensor, right: torch.Tensor) -> float:
-    """Return the change along the right one, in its lengths."""
-    return (change @ right / (right @ right)).item()
+def projection(change: torch.Tensor, reference: torch.Tensor) -> float:
+    """Return the projection of the change on the reference, in lengths of the reference."""
+    return (change @ reference / (reference @ reference)).item()
 
 
-def mean(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
+def mean_over_ranks(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
     """Return the mean of a number over the ranks."""
     total = value.detach().double().cpu()
     dist.all_reduce(total, group=group)

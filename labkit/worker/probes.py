@@ -49,7 +49,7 @@ def python_call_ns() -> float:
 
 def enqueue_us(device: torch.device) -> float:
     """Return the microseconds in which the host enqueues one addition of a number to a tensor of one element."""
-    before = _memory(device)
+    before = _reserved_bytes(device)
     number = torch.zeros(1, device=device)
     number += 1  # the kernel is loaded
     torch.cuda.synchronize(device)
@@ -62,13 +62,13 @@ def enqueue_us(device: torch.device) -> float:
         enqueued += ENQUEUED
         torch.cuda.synchronize(device)
     del number
-    _forget(device, before)
+    _release_memory(device, before)
     return 1e6 * seconds / enqueued
 
 
 def pinned_copy_gb_per_s(device: torch.device) -> float:
     """Return the rate of copies of 64 MiB from pinned host memory to the GPU, in GB/s (10^9 bytes per second)."""
-    before = _memory(device)
+    before = _reserved_bytes(device)
     cudart: Any = torch.cuda.cudart()
     host, gpu = torch.zeros(COPY_BYTES, dtype=torch.uint8), torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
     if int(cudart.cudaHostRegister(host.data_ptr(), COPY_BYTES, 0)):  # torch's own pinned memory would stay cached
@@ -86,15 +86,15 @@ def pinned_copy_gb_per_s(device: torch.device) -> float:
         torch.cuda.synchronize(device)
         cudart.cudaHostUnregister(host.data_ptr())
         del gpu
-        _forget(device, before)
+        _release_memory(device, before)
     return COPIES * COPY_BYTES / seconds / 1e9
 
 
-def _memory(device: torch.device) -> int:
+def _reserved_bytes(device: torch.device) -> int:
     return torch.cuda.memory_reserved(device)
 
 
-def _forget(device: torch.device, reserved_before: int) -> None:
+def _release_memory(device: torch.device, reserved_before: int) -> None:
     """Give back what the probe has reserved, and count peaks anew, where nothing was there before."""
     if not reserved_before:
         torch.cuda.empty_cache()

@@ -33,7 +33,7 @@ def set_precision(precision: str) -> None:
 NCCL_LOOKS = 0.25  # seconds: twice as long as NCCL's watchdog takes to let the last collectives' tensors go
 
 
-def forget(worker: Worker) -> None:
+def release_memory(worker: Worker) -> None:
     """Release the point's memory, so that the next one starts as the first did."""
     gc.collect()
     if worker.device.type == "cuda":

@@ -39,19 +39,19 @@ def wrap(model: nn.Module, strategy: str, group: dist.ProcessGroup | None, devic
     return model
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
+def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return what this rank holds of a tensor: all of it, or its shard."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return all of a tensor, gathered where it is sharded; every rank of its group must ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def held_bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes that this rank holds of some tensors."""
-    return sum(local(tensor).nbytes for tensor in tensors)
+    return sum(local_tensor(tensor).nbytes for tensor in tensors)
 
 
 Owner = TypeVar("Owner")

@@ -18,7 +18,7 @@ GAP_US, MOST_SPANS = 20.0, 400  # in the drawing
 TIMED_STEPS = "the steps that count"
 
 
-def traced(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
+def profile_steps(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
     """Profile `steps` calls of `step`; append the account, the kernels (both a step) and spans to draw.
 
     On a GPU: kernels, copies and fills. NCCL's kernels are communication, and with them the time in which they wait for
@@ -48,9 +48,9 @@ def traced(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
     begin = min((event.time_range.start for event in profiler_events if event.name == TIMED_STEPS), default=0.0)
     events = device_events(profiler_events) if on_gpu else host_events(profiler_events)
     events = [event for event in events if event.time_range.start >= begin]
-    account(worker, events, steps)
-    operators(worker, events, steps)
-    spans(worker, events, zero_us)
+    record_account(worker, events, steps)
+    record_operators(worker, events, steps)
+    record_spans(worker, events, zero_us)
 
 
 def device_events(events: list) -> list:
@@ -66,31 +66,31 @@ def host_events(events: list) -> list:
     return gloo + [event for event in work if not (event.cpu_parent and event.cpu_parent.name.startswith("aten::"))]
 
 
-def lane(event: Any) -> str:
+def lane_of(event: Any) -> str:
     """Return what the event is: "communicate", "copy" or "compute"."""
     if "nccl" in event.name or event.name.startswith("gloo:"):
         return "communicate"
     return "copy" if event.name.startswith(("Memcpy", "Memset")) else "compute"
 
 
-def times(events: list) -> list[tuple[float, float]]:
+def event_intervals_us(events: list) -> list[tuple[float, float]]:
     """Return start and end of each event in µs since the profile's start."""
     return [(event.time_range.start, event.time_range.end) for event in events]
 
 
-def account(worker: Worker, events: list, steps: int) -> None:
+def record_account(worker: Worker, events: list, steps: int) -> None:
     """Append the row entry="profile": ms and kernels a step."""
-    moved = [event for event in events if lane(event) == "communicate"]
-    worked = [event for event in events if lane(event) != "communicate"]
-    starts, ends = zip(*times(events), strict=True)
-    took = accounted(times(worked), times(moved), min(starts), max(ends))
+    moved = [event for event in events if lane_of(event) == "communicate"]
+    worked = [event for event in events if lane_of(event) != "communicate"]
+    starts, ends = zip(*event_intervals_us(events), strict=True)
+    took = accounted(event_intervals_us(worked), event_intervals_us(moved), min(starts), max(ends))
     parts = {f"{part}_ms": us / 1e3 / steps for part, us in vars(took).items()}
     counts = {"kernels": len(events) / steps, "communication_kernels": len(moved) / steps}
     window_ms = (max(ends) - min(starts)) / 1e3 / steps
     worker.record(entry="profile", window_ms=window_ms, **parts, **counts, steps=steps)
 
 
-def operators(worker: Worker, events: list, steps: int) -> None:
+def record_operators(worker: Worker, events: list, steps: int) -> None:
     """Append a row entry="operator" for each of the longest kernels, then one named "other" for all the rest."""
     times_us: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in events:
@@ -105,13 +105,13 @@ def operators(worker: Worker, events: list, steps: int) -> None:
         )
 
 
-def spans(worker: Worker, events: list, zero_us: float) -> None:
+def record_spans(worker: Worker, events: list, zero_us: float) -> None:
     """Append what a drawing needs: the events by lane and collective, small gaps closed."""
     groups: dict[tuple[str, str], list] = defaultdict(list)
     for event in events:
-        what = lane(event)
+        what = lane_of(event)
         groups[what, collective(event.name) if what == "communicate" else ""].append(event)
     for (what, name), members in groups.items():
         share = MOST_SPANS // sum(other == what for other, _ in groups)
-        for start, end in drawn(times(members), GAP_US, share):
+        for start, end in drawn(event_intervals_us(members), GAP_US, share):
             worker.span(what, f"rank {worker.rank}", zero_us + start, zero_us + end, collective=name)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import clock_mhz, fence
-from labkit.worker.strategies import held_bytes, local, whole, wrap
+from labkit.worker.strategies import full_tensor, held_bytes, local_tensor, wrap
 
 Batch = tuple[torch.Tensor, ...]
 
@@ -51,18 +51,18 @@ class Trainer:
         """Run forward and backward of every micro-batch and return the mean loss."""
         total: Any = 0.0
         for number, batch in enumerate(micro_batches):
-            with self.exchanging(self.synced == "every" or number == len(micro_batches) - 1):
+            with self.gradient_sync(self.synced == "every" or number == len(micro_batches) - 1):
                 loss = self.forward(batch) / (len(micro_batches) if self.divide else 1)
                 self.backward(loss)
             total = total + loss.detach()
         return total
 
-    def exchanging(self, now: bool):
-        """Say whether the next backward exchanges gradients."""
+    def gradient_sync(self, enabled: bool):
+        """Return a context in which backward exchanges gradients, or does not."""
         if self.strategy.startswith("fsdp"):
-            self.wrapped.set_requires_gradient_sync(now)
+            self.wrapped.set_requires_gradient_sync(enabled)
             return nullcontext()
-        return nullcontext() if now or self.strategy == "single" else self.wrapped.no_sync()
+        return nullcontext() if enabled or self.strategy == "single" else self.wrapped.no_sync()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         return self.wrapped(*(tensor.to(self.device, non_blocking=True) for tensor in batch))
@@ -83,9 +83,9 @@ class Trainer:
 
     def whole(self) -> Iterator[torch.Tensor]:
         """Yield the parameters whole, gathered where they are sharded; all ranks must ask."""
-        return (whole(weight.detach()) for weight in self.weights())
+        return (full_tensor(weight.detach()) for weight in self.weights())
 
-    def holds(self) -> dict[str, int]:
+    def held_bytes(self) -> dict[str, int]:
         """Return the bytes of parameters, gradients and optimizer states that this rank holds, as its tensors say."""
         states = [
             value
@@ -101,7 +101,7 @@ class Trainer:
         }
 
 
-class Stepping(Protocol):
+class Steppable(Protocol):
     """Whatever can run a step on micro-batches and give their mean loss."""
 
     def step(self, micro_batches: list[Batch]) -> torch.Tensor: ...
@@ -116,7 +116,7 @@ class MasterAdamW:
 
     def __init__(self, parameters: Iterator[nn.Parameter], **options):
         self.parameters = list(parameters)
-        self.masters = [local(parameter.detach()).float() for parameter in self.parameters]
+        self.masters = [local_tensor(parameter.detach()).float() for parameter in self.parameters]
         self.inner = torch.optim.AdamW(self.masters, **options)
 
     @property
@@ -127,11 +127,11 @@ class MasterAdamW:
     def step(self) -> None:
         for master, parameter in zip(self.masters, self.parameters, strict=True):
             gradient: Any = parameter.grad
-            master.grad = local(gradient).float()
+            master.grad = local_tensor(gradient).float()
             parameter.grad = None  # freed one by one, so that both kinds of gradient are never there together
         self.inner.step()
         self.inner.zero_grad()
-        torch._foreach_copy_([local(parameter.detach()) for parameter in self.parameters], self.masters)
+        torch._foreach_copy_([local_tensor(parameter.detach()) for parameter in self.parameters], self.masters)
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -145,7 +145,7 @@ def adamw(learning_rate: float, precision: str, fused: bool) -> Callable:
 
 
 def time_steps(
-    worker: Worker, trainer: Stepping, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
+    worker: Worker, trainer: Steppable, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
 ) -> None:
     """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
     repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}

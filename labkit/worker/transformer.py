@@ -32,7 +32,7 @@ class Block(nn.Module):
         """Return causal attention's output (batch, sequence, hidden); queries and keys are rotated by position."""
         made = (part(x) for part in (self.query, self.key, self.value))
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in made)
-        mixed = functional.scaled_dot_product_attention(rotated(q, turn), rotated(k, turn), v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(apply_rotary(q, turn), apply_rotary(k, turn), v, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(-2))
 
 
@@ -47,7 +47,7 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList([Block(hidden, inner, heads) for _ in range(layers)])
         self.norm = nn.RMSNorm(hidden)
         self.head = nn.Linear(hidden, vocabulary, bias=False)
-        self.register_buffer("turn", rotations(sequence, hidden // heads), persistent=False)
+        self.register_buffer("turn", rotary_angles(sequence, hidden // heads), persistent=False)
         for weight in self.parameters():
             if weight.dim() > 1:
                 nn.init.trunc_normal_(weight, std=0.02)
@@ -66,14 +66,14 @@ def seeded_transformer(plan: TransformerPlan, seed: int, device: torch.device) -
         return Transformer(plan.vocabulary, plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads)
 
 
-def rotations(sequence: int, width: int) -> torch.Tensor:
+def rotary_angles(sequence: int, width: int) -> torch.Tensor:
     """Return cosines and sines (2, sequence, width / 2) of each position's angles."""
     slower = BASE ** (-torch.arange(0, width, 2) / width)
     angles = torch.arange(sequence)[:, None] * slower
     return torch.stack([angles.cos(), angles.sin()])
 
 
-def rotated(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+def apply_rotary(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
     """Turn each pair of x (…, sequence, width) by its position's angle."""
     (even, odd), (cos, sin) = (x[..., ::2], x[..., 1::2]), turn
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from made import copies_run, cost_run, gpu_node
 
-from labkit.card.readings import card_plans, figures_of, key_figures, of_runs, readings, references
+from labkit.card.readings import card_plans, figures_of, key_figures, readings, readings_of_runs, references
 from labkit.card.verdicts import contradicts_physics, judge
 from labkit.engine.run import Run
 from labkit.tables.measures import Measured, repeats
@@ -99,7 +99,7 @@ def test_start_up_is_that_of_later_launches(tmp_path):
 
 def test_a_damaged_run_is_a_sentence(tmp_path):
     copies_run(tmp_path / "run").node_file.write_text("{")
-    found, problems = of_runs([Run(tmp_path / "run")])
+    found, problems = readings_of_runs([Run(tmp_path / "run")])
     assert found == [] and len(problems) == 1 and "run cannot be read" in problems[0]
 
 

@@ -11,12 +11,12 @@ import pytest
 from made import copies_run, hello_run
 from made_card import CALL, PAIR, card, reading
 
-from labkit.batch.pages import loads
+from labkit.batch.pages import loaded_addresses
 from labkit.card.cards import CardError
 from labkit.card.compare import changed_conditions, changes, chosen_cards, comparison_text, main
 from labkit.card.formats import write_card
 from labkit.card.history import find_card, history
-from labkit.card.trends import drawn, series, trends_page, write_trends
+from labkit.card.trends import series, series_figure, trends_page, write_trends
 from labkit.repository import REPOSITORY
 
 
@@ -162,7 +162,7 @@ def test_a_trend_has_each_run_once_in_the_order_of_dates(report):
 def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_path):
     assert write_trends(report) == report / "trends.html"
     shown = (report / "trends.html").read_text()
-    assert loads(shown) == [] and shown.count("<svg") == 1 and shown.count("<g><title>") == 3
+    assert loaded_addresses(shown) == [] and shown.count("<svg") == 1 and shown.count("<g><title>") == 3
     (tmp_path / "one").mkdir()
     write_card(card(reading()), tmp_path / "one")
     assert write_trends(tmp_path / "one") is None
@@ -171,7 +171,7 @@ def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_
 def test_a_higher_value_stands_higher_and_below_the_limit(report):
     known = history(report)
     newest = next(row for row in known.cards[-1][1].rows if row.key == PAIR)
-    (ax,) = drawn(series(known, newest)).axes
+    (ax,) = series_figure(series(known, newest)).axes
     limit, line, *dots, _floor = (artist.get_ydata() for artist in ax.lines)
     assert [value for dot in dots for value in dot] == list(line) == [390.0, 391.0, 360.0]
     low, high = ax.get_ylim()

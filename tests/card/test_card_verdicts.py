@@ -3,7 +3,7 @@
 import pytest
 from made_card import CALL, PAIR, card, reading, row
 
-from labkit.card.cards import failing, headline
+from labkit.card.cards import failing_rows, headline
 from labkit.card.verdicts import HEAT
 
 
@@ -98,8 +98,8 @@ def test_the_reading_with_a_reference_counts_before_later_ones_and_small_ones_la
 def test_a_level_to_fail_on_names_the_rows_that_fail():
     below = card(reading(value=380.0))
     impossible = card(reading(value=900.0))
-    assert [len(failing(below, level)) for level in ("impossible", "below", "below=5")] == [0, 1, 0]
-    assert [len(failing(impossible, level)) for level in ("impossible", "below", "below=5")] == [1, 1, 1]
+    assert [len(failing_rows(below, level)) for level in ("impossible", "below", "below=5")] == [0, 1, 0]
+    assert [len(failing_rows(impossible, level)) for level in ("impossible", "below", "below=5")] == [1, 1, 1]
 
 
 def test_the_headline_counts_every_row_once():

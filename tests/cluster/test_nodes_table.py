@@ -11,7 +11,7 @@ from made import CPU, gpu_node, write_run
 from matplotlib.figure import Figure
 
 from labkit.charts.nodes import nodes_map
-from labkit.cluster.launch import differences
+from labkit.cluster.launch import node_differences
 from labkit.node.network import cards, rate_of
 from labkit.story.nodes import ONE_NODE, explain_links
 from labkit.tables.nodes import nodes_table
@@ -94,9 +94,9 @@ def test_ranks_of_the_second_node_count_their_gpus_anew(two):
 
 
 def test_differences_between_nodes_are_said(two):
-    found = differences((gpu_node(4), gpu_node(4, "NVIDIA A100")), ("a1", "a2"))
+    found = node_differences((gpu_node(4), gpu_node(4, "NVIDIA A100")), ("a1", "a2"))
     assert found == ["the nodes of this run have different GPUs (a1: 4 × NVIDIA H200; a2: 4 × NVIDIA A100)"]
-    assert differences((CPU, CPU), ("a1", "a2")) == []
+    assert node_differences((CPU, CPU), ("a1", "a2")) == []
 
 
 def test_cards_are_read_from_the_kernel(tmp_path):

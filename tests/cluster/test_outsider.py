@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from labkit.cluster.connectivity import listen
+from labkit.cluster.connectivity import listening_socket
 from labkit.engine import rendezvous
 
 SECOND = timedelta(seconds=1)
@@ -22,7 +22,7 @@ SECOND = timedelta(seconds=1)
 @pytest.fixture
 def run_store():
     """The meeting of a run, as node 0 sees it."""
-    listener = listen("127.0.0.1")
+    listener = listening_socket("127.0.0.1")
     yield {
         "address": "127.0.0.1",
         "port": listener.getsockname()[1],

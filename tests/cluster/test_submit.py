@@ -117,7 +117,7 @@ def test_a_job_that_no_kernel_uses_any_more_ends_by_itself(cluster, login, monke
     """The kernel may be killed while its job waits: then no station ever comes."""
     monkeypatch.setattr(allocation, "job_script", quick_job_script(login.parent))
     own_job = allocation.submit_job(1, Settings(partition="lab", time_minutes=5), login.parent / "jobs")
-    soon(lambda: slurm.job(own_job.number).runs)
+    soon(lambda: slurm.job(own_job.number).is_running)
     soon(lambda: slurm.job(own_job.number).state == "COMPLETED")
 
 

@@ -29,7 +29,7 @@ def tried(attempts: dict[str, dict[str, str]]) -> list:
 def outcome(name: str, code: str, student: str) -> str:
     """Return how an answer is judged: with the notebook's cases, or with those of a student."""
     exercise, cases, function = exercise_of(name), cases_of(name), written_as(name, code)
-    inputs = json.loads(json.dumps(cases.drawn(name, student) if student else exercise.inputs))
+    inputs = json.loads(json.dumps(cases.arguments_for(name, student) if student else exercise.inputs))
     if cases.driver:
         function = functools.partial(importlib.import_module(cases.driver).drive, function)
     try:

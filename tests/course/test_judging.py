@@ -23,7 +23,7 @@ JUDGE = judge_of(
     CASES,
     rate,
     (Mistake("less_one", undivided_by_one, "that is one less", throughout=True),),
-    asked="a number or None",
+    result_form="a number or None",
     rule="divide the amount by the workers",
     merit="no workers, no rate",
 )

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from labkit.course.lineup import lined_up, why
+from labkit.course.lineup import neutral_order, why
 from lessons import broadcast, pipeline
 
 CHOICES = [("more links", "Yes: <4> links."), ("faster links", "Both use them."), ("smaller chunks", "No: as many.")]
@@ -22,7 +22,7 @@ def test_every_bug_stands_there_in_another_order_than_the_file_has_it(lab):
 def test_every_choice_opens_to_its_answer_and_the_first_in_the_code_is_the_right_one():
     page = why("Why is it faster?", *CHOICES).data
     opened = re.findall(r"<summary>(.*?)</summary><p[^>]*>(.*?)</p></details>", page)
-    assert [choice for choice, _ in opened] == list(lined_up(choice for choice, _ in CHOICES))
+    assert [choice for choice, _ in opened] == list(neutral_order(choice for choice, _ in CHOICES))
     assert dict(opened) == {
         "more links": "✔ Yes: &lt;4&gt; links.",
         "faster links": "✘ Both use them.",

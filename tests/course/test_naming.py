@@ -72,14 +72,14 @@ def test_nothing_is_told_before_the_student_has_named_them():
     said = one.reveal({"A": "twice", "B": "twice"}).data
     assert "1 of 2" in said and "it comes too late. Late here" in said and "you chose: it comes twice" in said
     again = naming()  # as after a restart
-    assert record.entry("lab.bugs")["named"] == again.named == {"A": "twice", "B": "twice"}
+    assert record.exercise_record("lab.bugs")["named"] == again.named == {"A": "twice", "B": "twice"}
     assert [field.value for field in again.fields.values()] == ["twice", "twice"]
 
 
 def test_an_empty_dict_tells_who_is_who_and_keeps_nothing():
     said = naming().reveal({}).data
     assert "named" not in said and "**A**: it comes twice. Twice here." in said
-    assert record.entry("lab.bugs")["named"] == {}
+    assert record.exercise_record("lab.bugs")["named"] == {}
 
 
 @pytest.mark.parametrize("named", [{"C": "late"}, {"A": "early"}])

@@ -76,9 +76,9 @@ def test_the_next_good_cell_is_judged_again(newest):
     answers.save(NAME, RIGHT_ANSWER)
     with suppress(SyntaxError):
         answers.save(NAME, newest)
-    assert answer_launch.unanswered(NAME) is not None
+    assert answer_launch.unanswered_verdict(NAME) is not None
     answers.save(NAME, RIGHT_ANSWER)
-    assert answer_launch.unanswered(NAME) is None
+    assert answer_launch.unanswered_verdict(NAME) is None
 
 
 def test_an_answer_that_was_edited_in_its_file_is_the_newest():
@@ -86,7 +86,7 @@ def test_an_answer_that_was_edited_in_its_file_is_the_newest():
     save_broken()
     later = time.time() + 5
     os.utime(answers.file_of(NAME), (later, later))
-    assert answer_launch.unanswered(NAME) is None
+    assert answer_launch.unanswered_verdict(NAME) is None
 
 
 def test_a_file_that_is_no_python_is_refused_without_a_launch(tmp_path):
@@ -118,7 +118,7 @@ def test_the_verdict_names_the_version_that_was_judged():
 )
 def test_dots_are_a_skeleton_where_the_answer_runs_through_them(text, answered):
     assert ("not answered yet" in answers.save(NAME, text)) is not answered
-    assert (answer_launch.unanswered(NAME) is None) is answered
+    assert (answer_launch.unanswered_verdict(NAME) is None) is answered
 
 
 def run(shell, cell: str) -> tuple[bool, str]:

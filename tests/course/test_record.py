@@ -40,17 +40,20 @@ def test_every_version_is_kept_with_its_verdict_and_what_changed():
     answers.save(NAME, written("2"))
     answers.save(NAME, written("2"))
     verdict = lab(RIGHT)("held_bytes")
-    assert [(one["number"], one["outcome"]) for one in record.entry(NAME)["attempts"]] == [(1, WRONG), (2, RIGHT)]
+    assert [(one["number"], one["outcome"]) for one in record.exercise_record(NAME)["attempts"]] == [
+        (1, WRONG),
+        (2, RIGHT),
+    ]
     shown = lab().attempts("held_bytes").data
     assert "-    return 1" in shown and "+    return 2" in shown and "| 2 |" in shown
-    assert verdict.outcome == RIGHT and record.entry(NAME)["right_at"]
+    assert verdict.outcome == RIGHT and record.exercise_record(NAME)["right_at"]
 
 
 def test_a_skeleton_and_a_cell_that_is_no_python_are_no_attempts():
     answers.save(NAME, "def held_bytes(x):\n    ...\n")
     with pytest.raises(SyntaxError):
         answers.save(NAME, "def held_bytes(x:\n")
-    assert record.entry(NAME)["attempts"] == []
+    assert record.exercise_record(NAME)["attempts"] == []
 
 
 def test_a_second_wrong_attempt_says_where_its_changes_are_shown():
@@ -64,9 +67,9 @@ def test_the_reference_solution_comes_after_a_right_answer_or_when_it_is_asked_f
     answers.save(NAME, written("1"))
     lab(WRONG)("held_bytes")
     assert "after a right answer" in lab().solution("held_bytes").data
-    assert record.entry(NAME)["solution_at"] == ""
+    assert record.exercise_record(NAME)["solution_at"] == ""
     assert "def staged" in lab().solution("held_bytes", anyway=True).data
-    assert record.entry(NAME)["solution_at"] != ""
+    assert record.exercise_record(NAME)["solution_at"] != ""
 
 
 def test_after_a_right_answer_the_solution_is_shown_and_nothing_is_noted():
@@ -74,7 +77,7 @@ def test_after_a_right_answer_the_solution_is_shown_and_nothing_is_noted():
     verdict = lab(RIGHT)("held_bytes")
     assert 'sharding.solution("held_bytes")' in str(verdict) and "3 points" in str(verdict)
     assert "def staged" in lab().solution("held_bytes").data
-    assert record.entry(NAME)["solution_at"] == ""
+    assert record.exercise_record(NAME)["solution_at"] == ""
 
 
 def test_hints_go_on_after_a_restart_and_an_earlier_one_can_be_seen_again():
@@ -86,7 +89,7 @@ def test_hints_go_on_after_a_restart_and_an_earlier_one_can_be_seen_again():
     assert "hint 3 of 3" in str(lab(WRONG)("held_bytes"))
     assert "look there" in lab().hint("held_bytes", 1).data
     assert all("for part" in lab().hint("held_bytes", *number).data for number in ([3], [], []))
-    assert record.entry(NAME)["hints"] == 3
+    assert record.exercise_record(NAME)["hints"] == 3
     assert "hint(" not in str(lab(WRONG)("held_bytes"))
 
 
@@ -108,9 +111,9 @@ def test_grades_are_worth_more_the_harder_they_are():
 def test_a_damaged_record_counts_as_empty_and_is_written_anew(answers_folder, text):
     answers_folder.mkdir()
     (answers_folder / record.FILE).write_text(text)
-    assert record.entry(NAME)["attempts"] == [] and record.entry(NAME)["hints"] == 0
+    assert record.exercise_record(NAME)["attempts"] == [] and record.exercise_record(NAME)["hints"] == 0
     answers.save(NAME, written("1"))
-    assert len(record.entry(NAME)["attempts"]) == 1
+    assert len(record.exercise_record(NAME)["attempts"]) == 1
 
 
 def test_a_folder_that_cannot_be_made_keeps_nothing_and_fails_nothing(tmp_path, monkeypatch):
@@ -118,4 +121,4 @@ def test_a_folder_that_cannot_be_made_keeps_nothing_and_fails_nothing(tmp_path, 
     monkeypatch.setenv("LABKIT_ANSWERS", str(tmp_path / "file" / "answers"))
     assert "look there" in lab().hint("held_bytes").data
     record.keep_outcome(NAME, RIGHT, right=True)
-    assert record.entry(NAME)["right_at"] == ""
+    assert record.exercise_record(NAME)["right_at"] == ""

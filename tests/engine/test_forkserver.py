@@ -120,7 +120,7 @@ print(worker.exitcode)
 """
 
 
-@pytest.mark.skipif(not forkserver.supported(), reason="workers are spawned under this version of Python")
+@pytest.mark.skipif(not forkserver.is_supported(), reason="workers are spawned under this version of Python")
 def test_an_exit_status_that_two_threads_ask_for_is_read_once(tmp_path):
     """One waits for the worker's end, as torch's agent does, while another polls, as ours does."""
     command = [sys.executable, "-c", READ_BY_TWO, str(tmp_path)]

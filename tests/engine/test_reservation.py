@@ -115,7 +115,7 @@ def test_who_came_first_is_served_first(gpus, monkeypatch):
 
     both = threading.Thread(target=wait, args=(2, lambda text: None))
     both.start()
-    soon(lambda: any(entry.waits for entry in locks.entries(locks.locks_folder())))
+    soon(lambda: any(entry.waits for entry in locks.ticket_entries(locks.locks_folder())))
     single = threading.Thread(target=wait, args=(1, told.append))
     single.start()
     soon(lambda: told and "place 2 " in told[-1])
@@ -165,7 +165,7 @@ def test_a_program_that_comes_while_the_launch_goes_on_is_told(gpus):
     folder = gpus(a="", b="")
     with ThreadPoolExecutor(1) as pool:
         going_on = pool.submit(launch, Faults(gpus=2, faults=("visible",)))
-        soon(lambda: any(entry.gpus for entry in locks.entries(folder)))
+        soon(lambda: any(entry.gpus for entry in locks.ticket_entries(folder)))
         gpus(a="", b="process 8 of eve holds 9 MiB")
         assert "contaminated: another program held GPU 1, too" in going_on.result().source
 

@@ -175,7 +175,7 @@ def test_a_runs_processes_are_seen_and_not_touched(going_on):
 
 
 def test_a_ticket_and_the_locks_are_read_and_not_changed(going_on, shared):
-    (ticket,) = [entry for entry in locks.entries(shared) if entry.file.exists()]
+    (ticket,) = [entry for entry in locks.ticket_entries(shared) if entry.file.exists()]
     assert (ticket.user, ticket.workers) == (0, 2)
     gpus = [locks.gpu_file(shared, name) for name in ("a", "b")]
     assert ticket.gpus == ("a", "b") and all(file.exists() for file in (locks.user_file(shared), *gpus))

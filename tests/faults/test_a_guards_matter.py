@@ -81,7 +81,7 @@ GUARDS = {
     ),
     "a launch hears one interrupt, and none while it cleans up": (
         "interrupts.py",
-        "self._before = signal.signal(signal.SIGINT, self._hear)",
+        "self._before = signal.signal(signal.SIGINT, self._on_interrupt)",
         "pass",
         partial(endings.interrupted_while_workers_ignore_sigterm, times=4),
         "interrupted(kernel.tells(), rows=6)",

@@ -17,7 +17,7 @@ from failing_launches import HERE, apart_in, launch, nothing_left, works
 from failing_plan import Failing
 
 from labkit import node
-from labkit.engine.session import Session, agent_state
+from labkit.engine.session import Session, agent_fingerprint
 from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
@@ -100,9 +100,9 @@ def test_what_is_read_as_a_process_starts_takes_a_new_agent(cases):
 
 @pytest.mark.parametrize("name", ["PYTHONHASHSEED", "PYTHONPATH", "OMP_NUM_THREADS"])
 def test_each_of_these_alone_takes_a_new_agent(monkeypatch, name):
-    before = agent_state()
+    before = agent_fingerprint()
     monkeypatch.setenv(name, "4")
-    assert agent_state() != before
+    assert agent_fingerprint() != before
 
 
 @CASES

@@ -35,7 +35,7 @@ def test_a_recursion_without_end():
     try:
         go_down(100_000)
     except ValueError as error:
-        text = failure.formatted(error)
+        text = failure.traceback_text(error)
     finally:
         sys.setrecursionlimit(limit)
     assert text.count("\n") < 5_000

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from lessons.attention.worker import TENSORS, error
+from lessons.attention.worker import TENSORS, scaled_error
 from lessons.attention.worker.plain import exact
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -51,5 +51,5 @@ def assert_exact(found: dict[str, torch.Tensor], tensors: list[torch.Tensor], ca
     for name in TENSORS:
         assert found[name].shape == wanted[name].shape, f"{name} is {tuple(found[name].shape)}"
         assert found[name].dtype == (torch.float32 if name == "L" else dtype), f"{name} is {found[name].dtype}"
-        off = error(found[name], wanted[name])
+        off = scaled_error(found[name], wanted[name])
         assert off <= limits[dtype], f"{name} is off by {off:.1g}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from labkit.worker.counting import Collectives
-from labkit.worker.equality import mean
+from labkit.worker.counting import CollectiveCounter
+from labkit.worker.equality import mean_over_ranks
 from labkit.worker.settings import prepare
-from labkit.worker.strategies import whole
+from labkit.worker.strategies import full_tensor
 from labkit.worker.trainer import Trainer, adamw
 from lessons.sharding.plan import Profiles
-from lessons.sharding.worker import feed
+from lessons.sharding.worker import batch_source
 from lessons.sharding.worker.gpt import Gpt
-from lessons.sharding.worker.overlap import muted, settle
+from lessons.sharding.worker.overlap import drop_gradients_and_wait, without_communication
 
 __all__ = ["Muted", "measure", "prepare"]
 
@@ -29,18 +29,18 @@ class Muted(Profiles):
 def measure(worker, point) -> None:
     model = Gpt(worker.plan, point, worker.device)
     trainer = Trainer(model, point.strategy, None, worker.device, adamw(1e-3, "float32", True))
-    batch = feed(worker, point)()
+    batch = batch_source(worker, point)()
 
     def gradients(entry: str) -> None:
-        settle(trainer, None)
-        with Collectives() as sent:
+        drop_gradients_and_wait(trainer, None)
+        with CollectiveCounter() as sent:
             loss = trainer.gradients(batch)
-        length = sum(whole(weight.grad).norm().item() ** 2 for weight in trainer.weights())
-        worker.record(entry=entry, calls=sum(sent.calls.values()), loss=mean(loss, None), length=length)
+        length = sum(full_tensor(weight.grad).norm().item() ** 2 for weight in trainer.weights())
+        worker.record(entry=entry, calls=sum(sent.calls.values()), loss=mean_over_ranks(loss, None), length=length)
 
     for _ in range(2):  # DDP agrees on its buckets' order once, ahead of the second forward
         trainer.gradients(batch)
     gradients("before")
-    with muted(trainer):
+    with without_communication(trainer):
         gradients("muted")
     gradients("after")

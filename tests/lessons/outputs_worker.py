@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lessons.ddp_from_scratch.plan import OURS, Replicas
-from lessons.ddp_from_scratch.worker.equality import apart
+from lessons.ddp_from_scratch.worker.equality import relative_difference
 from lessons.ddp_from_scratch.worker.issued import wrap
 
 WIDTH = 8
@@ -91,6 +91,6 @@ def measure(worker, point) -> None:
     alike = zip(*(right.parameters() for right in rights), strict=True)
     means = [torch.stack([weight.grad for weight in each]).mean(0) for each in alike]
     weights = list(wrapped.parameters())
-    error = apart([(weight.grad, mean) for weight, mean in zip(weights, means, strict=True)])
+    error = relative_difference([(weight.grad, mean) for weight, mean in zip(weights, means, strict=True)])
     worker.record(error=error, times_sent=sum(sent) / sum(weight.numel() for weight in weights))
     wrapped.close()

@@ -8,8 +8,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from labkit.worker.allocations import remembered
-from labkit.worker.trace import traced
+from labkit.worker.allocations import record_allocations
+from labkit.worker.trace import profile_steps
 
 WIDTH = 256
 
@@ -41,5 +41,5 @@ def measure(worker, point) -> None:
             work()
 
     step()
-    traced(worker, step, steps=2)
-    remembered(worker, phases)
+    profile_steps(worker, step, steps=2)
+    record_allocations(worker, phases)

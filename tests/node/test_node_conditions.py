@@ -8,7 +8,7 @@ import pytest
 
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run
-from labkit.node.comparability import differing, key_conditions
+from labkit.node.comparability import differences_between, key_conditions
 from labkit.node.conditions import Conditions, GpuState, HostState, RankState, Snapshot, parse
 
 H200 = {"driver": "580.159.04", "torch": "2.11.0", "processor": "NVIDIA H200", "ranks": 2}
@@ -117,10 +117,10 @@ ALIKE = conditions()
     ],
 )
 def test_a_difference_that_matters_is_told(other, what, host_only):
-    (found,) = differing(key_conditions(ALIKE), key_conditions(other))
+    (found,) = differences_between(key_conditions(ALIKE), key_conditions(other))
     assert what in found.sentence()
     assert found.host_only is host_only
-    (mirrored,) = differing(key_conditions(other), key_conditions(ALIKE))
+    (mirrored,) = differences_between(key_conditions(other), key_conditions(ALIKE))
     assert (mirrored.first, mirrored.second) == (found.second, found.first)
 
 
@@ -135,7 +135,7 @@ def test_a_difference_that_matters_is_told(other, what, host_only):
     ],
 )
 def test_what_does_not_matter_or_is_not_known_is_no_difference(other):
-    assert differing(key_conditions(ALIKE), key_conditions(other)) == ()
+    assert differences_between(key_conditions(ALIKE), key_conditions(other)) == ()
 
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "conditions"
@@ -152,6 +152,8 @@ def measured(name: str) -> Conditions:
     [("quiet2", []), ("neighbour", ["throttled", "other processes"]), ("taskset", ["usable cores"])],
 )
 def test_measured_runs_differ_in_what_was_done_to_them_and_in_nothing_else(name, expected):
-    found = [one.what for one in differing(key_conditions(measured("quiet1")), key_conditions(measured(name)))]
+    found = [
+        one.what for one in differences_between(key_conditions(measured("quiet1")), key_conditions(measured(name)))
+    ]
     assert len(found) == len(expected)
     assert all(word in what for word, what in zip(expected, found, strict=True))

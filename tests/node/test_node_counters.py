@@ -90,7 +90,7 @@ def test_other_processes_are_counted_again_without_the_rest(nvml, monkeypatch):
     busy = replace(counters.state(), other_processes=3)
     rest = [name for name in nvml.answers if "Process" not in name and "Handle" not in name and name != "nvmlInit"]
     FakeNvml(failing=rest).install(monkeypatch)
-    assert counters.with_others(busy) == WHOLE
+    assert counters.with_other_processes(busy) == WHOLE
 
 
 def test_a_lost_gpu_tells_nothing(nvml, monkeypatch):

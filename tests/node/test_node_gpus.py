@@ -37,17 +37,17 @@ SLICES = Gpu(1, "NVIDIA H200 MIG 1g.18gb", "MIG-4d2e01"), Gpu(1, "NVIDIA H200 MI
     ],
 )
 def test_cuda_visible_devices(variable, expected):
-    assert gpus.visible(variable, [A, B, C], SLICES) == tuple(expected)
+    assert gpus.visible_gpus(variable, [A, B, C], SLICES) == tuple(expected)
 
 
 @given(st.text(alphabet="0123,-GPUMIG8fa ") | st.text())
 def test_any_cuda_visible_devices_leaves_some_of_the_gpus(variable):
-    assert set(gpus.visible(variable, [A, B, C], SLICES)) <= {A, B, C, *SLICES}
+    assert set(gpus.visible_gpus(variable, [A, B, C], SLICES)) <= {A, B, C, *SLICES}
 
 
 def test_nvml_answers_become_fields(monkeypatch):
     FakeNvml().install(monkeypatch)
-    found, slices, driver, cuda = gpus.read()
+    found, slices, driver, cuda = gpus.read_gpus()
     assert (driver, cuda) == ("580.95.05", "13.2")
     known = ("NVIDIA H200", "GPU-aa", "00000000:FF:1F.7", 143771, "9.0", True, False, None, 17, 5, 16, 700.0, 31, True)
     assert found[0] == Gpu(0, *known)
@@ -77,19 +77,19 @@ FIELD_OF = {
 @pytest.mark.parametrize("query", FIELD_OF)
 def test_a_query_that_fails_leaves_its_field_empty_and_no_other(monkeypatch, query):
     FakeNvml().install(monkeypatch)
-    whole = gpus.read()[0][0]
+    whole = gpus.read_gpus()[0][0]
     FakeNvml(failing=[query]).install(monkeypatch)
-    assert gpus.read()[0][0] == replace(whole, **{FIELD_OF[query]: None})
+    assert gpus.read_gpus()[0][0] == replace(whole, **{FIELD_OF[query]: None})
 
 
 def test_a_lost_gpu_keeps_its_place(monkeypatch):
     FakeNvml(failing=["nvmlDeviceGetHandleByIndex", *FIELD_OF]).install(monkeypatch)
-    assert gpus.read()[0] == (Gpu(0), Gpu(1))
+    assert gpus.read_gpus()[0] == (Gpu(0), Gpu(1))
 
 
 def test_no_driver_is_no_gpu(monkeypatch):
     FakeNvml(failing=["nvmlInit"]).install(monkeypatch)
-    assert gpus.read() == ((), (), None, None)
+    assert gpus.read_gpus() == ((), (), None, None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert, elements, shard
 from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, bucket_count, through_a_link, traffic
 from labkit.worker.bert import Bert, samples
-from labkit.worker.counting import Saved
+from labkit.worker.counting import SavedTensors
 from lessons.ddp_fsdp.plan import Strategies
 
 CPU = torch.device("cpu")
@@ -141,13 +141,13 @@ def test_an_update_in_float32_is_a_moment_of_its_own():
 def test_activations_are_those_that_a_forward_keeps(layers, hidden, heads, batch, sequence):
     plan = Strategies.small(gpus=2, layers=layers, hidden=hidden, heads=heads, sequence=sequence)
     model = Bert(plan, 0, CPU)
-    with (saved := Saved()):
+    with (saved := SavedTensors()):
         model(*samples(plan, batch, 0))
     due = bert_activations(layers, hidden, heads, batch, sequence)
     assert saved.bytes == pytest.approx(due, rel=0.002)
     assert math.isclose(bert_activations(layers, hidden, heads, 3 * batch, sequence), 3 * due)
     model = Bert(plan, 0, CPU, attention="plain")
-    with (saved := Saved()):
+    with (saved := SavedTensors()):
         model(*samples(plan, batch, 0))
     assert saved.bytes == pytest.approx(
         bert_activations(layers, hidden, heads, batch, sequence, attention="plain"), rel=0.005

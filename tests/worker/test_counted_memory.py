@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from labkit.worker.allocations import CountedMemory, Meter, remembered
+from labkit.worker.allocations import CountedMemory, Meter, record_allocations
 
 MEBI = 2**18  # float32 elements of one MiB
 
@@ -54,8 +54,8 @@ def test_a_history_on_a_cpu_has_phases_kinds_and_lines():
             ("backward", lambda: losses.pop().backward()),
             ("optimizer", lambda: (optimizer.step(), optimizer.zero_grad())),
         ]
-        remembered(worker, phases, iterations=1, meter=meter, lines=True)
-        assert meter.held() == 2 * 2**20, "weight and momentum"
+        record_allocations(worker, phases, iterations=1, meter=meter, lines=True)
+        assert meter.held_bytes() == 2 * 2**20, "weight and momentum"
     rows = [row for row in worker.rows if row["entry"] == "memory timeline"]
     assert rows[0]["base_mib"] == 1 and rows[0]["reserved_mib"] == 0
     assert max(row["activations_mib"] for row in rows) == pytest.approx(1, abs=1e-3)
@@ -68,5 +68,5 @@ def test_a_history_on_a_cpu_has_phases_kinds_and_lines():
 
 def test_without_a_meter_a_cpu_remembers_nothing():
     worker = Notes(device=torch.device("cpu"), rows=[])
-    remembered(worker, [("forward", lambda: None)])
+    record_allocations(worker, [("forward", lambda: None)])
     assert worker.rows == []

@@ -102,13 +102,13 @@ STEP = [
 
 def test_a_gpu_s_account_counts_kernels_and_copies_only():
     events = trace.device_events(STEP)
-    (row,) = appended(trace.account, events, 2)
+    (row,) = appended(trace.record_account, events, 2)
     took = {part: row[f"{part}_ms"] for part in ("window", "compute", "communication", "hidden", "exposed", "idle")}
     assert took == pytest.approx(
         {"window": 3.0, "compute": 1.75, "communication": 1.5, "hidden": 0.5, "exposed": 1.0, "idle": 0.25}
     )
     assert (row["kernels"], row["communication_kernels"]) == (2, 1)
-    assert appended(trace.spans, events, 1e6) == [
+    assert appended(trace.record_spans, events, 1e6) == [
         {"span": "communicate", "at": (1000100, 1002100), "collective": "all_gather"},
         {"span": "compute", "at": (1001100, 1004100), "collective": ""},
         {"span": "copy", "at": (1004100, 1004600), "collective": ""},
@@ -126,7 +126,7 @@ def test_on_a_cpu_the_outermost_operators_count_and_gloo_s_own_are_its():
 
 def test_the_longest_kernels_have_rows_and_the_rest_one():
     events = [kernel(f"kernel{i}(int)", 1000 * i, 1000 * i + 10 + i) for i in range(30)] * 2
-    rows = appended(trace.operators, events, 2)
+    rows = appended(trace.record_operators, events, 2)
     assert [row["operator"] for row in rows] == [f"kernel{i}" for i in range(29, 4, -1)] + ["other"]
     assert (rows[0]["total_us"], rows[0]["calls"]) == (39, 1)
     assert (rows[-1]["total_us"], rows[-1]["calls"]) == (10 + 11 + 12 + 13 + 14, 5)
@@ -135,8 +135,8 @@ def test_the_longest_kernels_have_rows_and_the_rest_one():
 def test_a_lane_has_so_many_spans_at_most():
     gathers = [kernel("ncclDevKernel_AllGather_RING_LL(Args)", 100 * i, 100 * i + 30) for i in range(1000)]
     sums = [kernel("ncclDevKernel_AllReduce_Sum_f32(Args)", 100 * i, 100 * i + 85) for i in range(150)]
-    spans = appended(trace.spans, gathers + sums, 0.0)
+    spans = appended(trace.record_spans, gathers + sums, 0.0)
     count = {name: sum(span["collective"] == name for span in spans) for name in ("all_gather", "all_reduce")}
     assert count == {"all_gather": 1, "all_reduce": 1}
-    spans = appended(trace.spans, gathers[:190], 0.0)
+    spans = appended(trace.record_spans, gathers[:190], 0.0)
     assert [span["at"] for span in spans] == [(100 * i, 100 * i + 30) for i in range(190)]

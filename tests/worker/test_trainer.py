@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labkit.theory.training import PRECISIONS
+from labkit.theory.training import TRAINING_PRECISIONS
 from labkit.worker.bert import Bert, samples
-from labkit.worker.counting import Collectives, Saved
+from labkit.worker.counting import CollectiveCounter, SavedTensors
 from labkit.worker.trainer import MasterAdamW, Trainer, adamw, batches
 from lessons.ddp_fsdp.plan import Strategies
 
@@ -72,7 +72,7 @@ def test_masters_are_updated_as_float32_weights_are():
     assert [value.dtype for value in next(iter(ours.state.values())).values()] == [torch.float32] * 3
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", TRAINING_PRECISIONS)
 @pytest.mark.slow
 def test_every_precision_trains(precision):
     plan = Strategies.small(gpus=2, layers=2, hidden=32)
@@ -82,12 +82,12 @@ def test_every_precision_trains(precision):
     losses = [trainer.step([batch]).item() for _ in range(8)]
     assert losses[-1] < losses[0]
     bytes_each = 2 if precision == "bfloat16" else 4
-    held = trainer.holds()
+    held = trainer.held_bytes()
     assert held["parameters"] == bytes_each * plan.model.parameters
     assert held["optimizer"] == (12 if precision == "bfloat16" else 8) * plan.model.parameters
     assert held["gradients"] == 0, "an update lets them go"
     trainer.gradients([batch])
-    assert trainer.holds()["gradients"] == bytes_each * plan.model.parameters
+    assert trainer.held_bytes()["gradients"] == bytes_each * plan.model.parameters
 
 
 @pytest.mark.parametrize(("divide", "factor"), [(True, 1), (False, 2)])
@@ -106,7 +106,7 @@ def test_micro_batches_add_up_to_the_batch(divide, factor):
 
 def test_saved_counts_every_storage_once_and_no_parameter():
     layer, scale, tokens = nn.Linear(8, 8), nn.Parameter(torch.ones(8)), torch.ones(4, 8)
-    with (saved := Saved()):
+    with (saved := SavedTensors()):
         hidden = layer(tokens)
         (hidden.relu() * scale + layer(tokens).exp() + hidden.view(32).tanh().sum()).sum()
     assert saved.bytes == 4 * (4 * 8) * 4, "the input once, and what relu, exp and tanh give"
@@ -117,7 +117,7 @@ def test_collectives_are_counted_by_their_whole_tensors():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         tensor = torch.ones(6)
-        with Collectives() as sent:
+        with CollectiveCounter() as sent:
             dist.all_reduce(tensor)
             dist.all_reduce(tensor[:2])
             dist.all_gather_into_tensor(torch.empty(6), tensor)

@@ -23,7 +23,7 @@ def mark(notebook: NotebookNode) -> int:
         cell.metadata.pop("nbgrader", None)
     for name in names:
         solution = next(cell for cell in notebook.cells if _is_answer(cell, name))
-        check = next((cell for cell in notebook.cells if _checks(cell, name, notebook)), None)
+        check = next((cell for cell in notebook.cells if _is_check(cell, name, notebook)), None)
         solution.metadata["nbgrader"] = _marks(answers.file_of(name).stem, solution=True, grade=False, locked=False)
         if check is not None:
             marks = _marks(f"{CHECK}{answers.file_of(name).stem}", solution=False, grade=True, locked=True)
@@ -54,7 +54,7 @@ def _is_answer(cell: NotebookNode, name: str) -> bool:
     return cell.cell_type == "code" and cell.source.partition("\n")[0].split() == [MAGIC, name]
 
 
-def _checks(cell: NotebookNode, name: str, notebook: NotebookNode) -> bool:
+def _is_check(cell: NotebookNode, name: str, notebook: NotebookNode) -> bool:
     """Whether a cell's last expression is `lab.check("function", …)`, the lab by whatever name it was imported."""
     if cell.cell_type != "code" or cell.source.startswith("%"):
         return False

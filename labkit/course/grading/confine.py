@@ -74,7 +74,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ConfinedResult:
     """How a confined process ended: what it wrote as its results, what it printed, its status (None: it was ended).
 
     `took_more`: what its processes took more of, together, than they may, as "than 512 MiB of memory".
@@ -86,7 +86,7 @@ class Ended:
     took_more: str = ""
 
 
-def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> Ended:
+def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> ConfinedResult:
     """Run one of `files`, `script`, in a confined process; its argument is the descriptor that takes its results.
 
     `kind` is a confinement of this module; by default the best that this machine has. Raises Unconfined without one.
@@ -102,7 +102,7 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
         user = _own_user() if _is_root() and kind != LIMITS else None
         request = {
             "root": folder if kind == NAMESPACES else "",
-            "paths": paths(),
+            "paths": visible_paths(),
             "files": files,
             "limits": limits.resources(),
             "user": user,
@@ -135,7 +135,7 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> E
             process_tree.end(process)
             if user is not None:
                 process_tree.end_all_of(user)
-        return Ended(_text(results, limits), _text(printed, limits), status, took_more)
+        return ConfinedResult(_decoded(results, limits), _decoded(printed, limits), status, took_more)
 
 
 def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
@@ -159,7 +159,7 @@ def confinement(unconfined: bool = False) -> str:
     """
     reasons = []
     for kind in (NAMESPACES, LESSER_USER):
-        if not (reason := fault_of(kind)):
+        if not (reason := confinement_fault(kind)):
             return kind
         reasons.append(f"{kind}: {reason}")
     if unconfined:
@@ -172,7 +172,7 @@ def confinement(unconfined: bool = False) -> str:
     )
 
 
-def fault_of(kind: str) -> str:
+def confinement_fault(kind: str) -> str:
     """Return why a confinement does not hold here, "" where it does: an answer tries to get out of it.
 
     It tries to read a file that is the grader's alone, and to write beside Python's packages, into the checkout and
@@ -220,39 +220,39 @@ def side_by_side(kind: str) -> bool:
     return kind != LIMITS and (_is_root() or release >= (5, 14))
 
 
-def paths() -> list[list[str]]:
+def visible_paths() -> list[list[str]]:
     """Return what a file system of its own shows: Python and its packages; the checkout, its reference code, hidden.
 
     Each is [path, "show"] or [path, "hide"], a folder before what it holds. What is shown has no link on its way: the
     links that lead to it are shown, too.
     """
     of_python = [Path(place, name) for place in {sys.base_prefix, sys.prefix} for name in _OF_PYTHON]
-    shown: set[str] = set()
+    paths: set[str] = set()
     for path in (*_FIRST, *of_python, *_packages(), sys.executable):
         if os.path.exists(path):
-            shown.update(_way_to(str(path)))
+            paths.update(_links_on_way(str(path)))
     lessons = importlib.util.find_spec("lessons")
     hidden = {os.path.dirname(os.path.realpath(file)) for file in (labkit.__file__, lessons and lessons.origin) if file}
     hidden |= {
         os.path.realpath(tempfile.gettempdir()),
         *([str(REPOSITORY)] if (REPOSITORY / "notebooks").is_dir() else []),
     }
-    marked = [[path, "show"] for path in shown] + [[path, "hide"] for path in hidden]
+    marked = [[path, "show"] for path in paths] + [[path, "hide"] for path in hidden]
     return sorted(marked, key=lambda pair: (pair[0].count("/"), pair))
 
 
-def _way_to(path: str) -> list[str]:
+def _links_on_way(path: str) -> list[str]:
     """Return the links on the way to an absolute path that exists, and where they lead in the end."""
-    links, place, left = [], "/", path.split("/")
-    while left:
-        if (name := left.pop(0)) in ("", "."):
+    links, place, parts_left = [], "/", path.split("/")
+    while parts_left:
+        if (name := parts_left.pop(0)) in ("", "."):
             continue
         if name == "..":
             place = os.path.dirname(place)
         elif os.path.islink(step := os.path.join(place, name)):
             links.append(step)
             target = os.readlink(step)
-            place, left = "/" if target.startswith("/") else place, [*target.split("/"), *left]
+            place, parts_left = "/" if target.startswith("/") else place, [*target.split("/"), *parts_left]
         else:
             place = step
     return [*links, place]
@@ -286,6 +286,6 @@ def _is_root() -> bool:
     return os.geteuid() == 0
 
 
-def _text(file, limits: Limits) -> str:
+def _decoded(file, limits: Limits) -> str:
     file.seek(0)
     return file.read(limits.output_mib * MIB).decode("utf-8", "replace")

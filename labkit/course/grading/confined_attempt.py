@@ -26,18 +26,20 @@ def main(results: int) -> None:
     file = HERE / request["file"]
     try:
         from labkit.course import syntax
-        from labkit.engine.called_function import called_twice, function_of
+        from labkit.engine.called_function import load_function, results_of_two_calls
 
         error = syntax.syntax_error(code := file.read_bytes())
         open_steps = [] if error else syntax.open_steps(code, request["function"])
         _write(results, {"syntax": error, "open": open_steps})
         if error or open_steps:
             return
-        function = function_of(file, request["function"])
+        function = load_function(file, request["function"])
         drive = importlib.import_module(request["driver"]).drive if request["driver"] else None
         _write(results, {"loaded": True})
         for arguments in request["inputs"]:
-            row = drive(function, *arguments) if drive else called_twice(function, request["function"], arguments)
+            row = (
+                drive(function, *arguments) if drive else results_of_two_calls(function, request["function"], arguments)
+            )
             _write(results, {"row": row})
     except BaseException as error:  # an answer that exits is told so, and not taken for one that ended well
         _write(results, {"raised": _what_it_raises(error, file), "traceback": _from_own_line(error, file)})

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
-from labkit.course.answer_launch import call_text, returned
+from labkit.course.answer_launch import call_text, returned_values
 from labkit.course.exercises import Cases, Exercise, cases_of
 from labkit.course.grading import confine, confined_attempt
-from labkit.course.grading.confine import Ended, Limits
-from labkit.course.source import code_of, located
+from labkit.course.grading.confine import ConfinedResult, Limits
+from labkit.course.source import code_of, locate
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 
 ALWAYS = ("labkit.engine.called_function", "labkit.course.syntax")  # what reads the answer, and calls it
@@ -39,19 +39,19 @@ def judge(
         sentence = f"it has {len(code):,} characters; an answer may have {MOST_CODE:,}"
         return Verdict(function, NOT_JUDGED, {"syntax": sentence})
     cases = cases_of(name)
-    inputs = cases.drawn(name, student, secret)
+    inputs = cases.arguments_for(name, student, secret)
     limits = replace(limits, seconds=limits.seconds + cases.start_s)
-    ended = _tried(name, code, inputs, cases, limits)
-    if (verdict := _as_text(function, ended, limits)) is not None:
+    ended = _run_answer(name, code, inputs, cases, limits)
+    if (verdict := _syntax_verdict(function, ended, limits)) is not None:
         return verdict
     printed = ended.printed[:MOST_PRINTED]
-    more = [_reference(name, json.dumps(inputs), limits)] if cases.reference else []
+    more = [_reference_rows(name, json.dumps(inputs), limits)] if cases.reference else []
     try:
-        given = _given(function, code, inputs, cases, ended, limits)
+        given = _values_or_verdict(function, code, inputs, cases, ended, limits)
         if isinstance(given, Verdict):
             return replace(exercise.on_failure(given), printed=printed)
         if cases.reference:
-            given = _made_again(name, given, inputs, limits)
+            given = _measured_again(name, given, inputs, limits)
         assert cases.judge is not None, f"{name} has no judge"
         with _JUDGING:
             verdict = cases.judge(given, inputs, *more)
@@ -61,7 +61,7 @@ def judge(
     return replace(verdict, printed=printed)
 
 
-def _tried(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> Ended:
+def _run_answer(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> ConfinedResult:
     """Run an answer in a confined process."""
     file = answers.file_of(name).name
     request = {"file": file, "function": name.partition(".")[2], "inputs": inputs, "driver": cases.driver}
@@ -69,10 +69,10 @@ def _tried(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> 
         "attempt.py": Path(confined_attempt.__file__).read_text(encoding="utf-8"),
         "request.json": json.dumps(request),
     }
-    return confine.run({file: code} | script | packed((*ALWAYS, *cases.may_import)), "attempt.py", limits)
+    return confine.run({file: code} | script | files_of_modules((*ALWAYS, *cases.may_import)), "attempt.py", limits)
 
 
-def _as_text(function: str, ended: Ended, limits: Limits) -> Verdict | None:
+def _syntax_verdict(function: str, ended: ConfinedResult, limits: Limits) -> Verdict | None:
     """Return the verdict on an answer that its process did not call, as the first line of its results tells."""
     first = next(iter(_lines(ended.results.partition("\n")[0])), {})
     if "syntax" not in first:
@@ -87,11 +87,11 @@ def _as_text(function: str, ended: Ended, limits: Limits) -> Verdict | None:
     return None
 
 
-def packed(names: Iterable[str]) -> dict[str, str]:
+def files_of_modules(names: Iterable[str]) -> dict[str, str]:
     """Return the files under lib/ that hold the named modules and functions of labkit, and nothing else of it."""
     files: dict[str, str] = {}
     for name in names:
-        module, inside = located(name)
+        module, inside = locate(name)
         parts = module.split(".")
         for cut in range(1, len(parts)):
             files.setdefault(f"lib/{'/'.join(parts[:cut])}/__init__.py", "")
@@ -100,8 +100,8 @@ def packed(names: Iterable[str]) -> dict[str, str]:
     return files
 
 
-def _given(
-    function: str, code: str, inputs: list, cases: Cases, ended: Ended, limits: Limits
+def _values_or_verdict(
+    function: str, code: str, inputs: list, cases: Cases, ended: ConfinedResult, limits: Limits
 ) -> Sequence[Any] | Verdict:
     """Return what the answer gave for each list of arguments, or the verdict where it did not give all of them."""
     lines = _lines(ended.results)
@@ -130,7 +130,7 @@ def _given(
         if len(ended.results.encode()) >= limits.output_mib * 2**20:  # the system lets no file grow beyond
             sentence = f"{what} gave too much: all results together may take {limits.output_mib} MiB as text"
         return Verdict(function, RAISED, {"ended": sentence}, detail=ended.printed[-MOST_PRINTED:])
-    return rows if cases.driver else returned(function, code.encode(errors="replace"), inputs, rows, "")
+    return rows if cases.driver else returned_values(function, code.encode(errors="replace"), inputs, rows, "")
 
 
 def _lines(results: str) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def _lines(results: str) -> list[dict[str, Any]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _reference(name: str, inputs: str, limits: Limits) -> list[Any]:
+def _reference_rows(name: str, inputs: str, limits: Limits) -> list[Any]:
     """Return what the reference solution gives in the same kind of process."""
     code = "\n\n\n".join(map(code_of, cases_of(name).reference))
     ended, rows = _rows(name, code, json.loads(inputs), limits)
@@ -156,7 +156,7 @@ def _reference(name: str, inputs: str, limits: Limits) -> list[Any]:
     return rows
 
 
-def _made_again(name: str, given: Sequence[Any], inputs: list, limits: Limits) -> list[Any]:
+def _measured_again(name: str, given: Sequence[Any], inputs: list, limits: Limits) -> list[Any]:
     """Return what is measured of an answer's calls where the answer is not: it may have written any measurement."""
     code = f"def {name.partition('.')[2]}(*_):\n    raise ValueError\n"  # is called where there are no calls
     _, rows = _rows(name, code, [[*each, row["calls"]] for each, row in zip(inputs, given, strict=True)], limits)
@@ -165,8 +165,8 @@ def _made_again(name: str, given: Sequence[Any], inputs: list, limits: Limits) -
     return rows
 
 
-def _rows(name: str, code: str, inputs: list, limits: Limits) -> tuple[Ended, list[Any] | None]:
+def _rows(name: str, code: str, inputs: list, limits: Limits) -> tuple[ConfinedResult, list[Any] | None]:
     """Return how trusted code ended in a process of its own, and what it gave; None where that is not all."""
-    ended = _tried(name, code, inputs, cases_of(name), limits)
+    ended = _run_answer(name, code, inputs, cases_of(name), limits)
     rows = [line["row"] for line in _lines(ended.results) if "row" in line]
     return ended, rows if len(rows) == len(inputs) else None

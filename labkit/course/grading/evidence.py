@@ -30,7 +30,7 @@ class Evidence:
     entries: dict[str, Any] = field(default_factory=dict)
     predictions: list[Any] = field(default_factory=list)
 
-    def take(self, name: str, text: str) -> None:
+    def take_file(self, name: str, text: str) -> None:
         """Take what one of FILES holds. Raises ValueError where that is of another form."""
         content = json.loads(text)
         if not isinstance(content, dict if name == record.FILE else list):
@@ -44,7 +44,7 @@ class Evidence:
         """Return how the answer to an exercise came about; "" where no record tells."""
         if exercise not in self.entries:
             return ""
-        entry = record.entry_in(self.entries, exercise)
+        entry = record.exercise_record_in(self.entries, exercise)
         when_right = f", first right at {_short(entry['right_at'])}" if entry["right_at"] else ""
         hints = entry["hints"] if 0 <= entry["hints"] < 100 else "?"
         asked = f"asked for at {_short(entry['solution_at'])}" if entry["solution_at"] else "not asked for"
@@ -53,7 +53,7 @@ class Evidence:
 
     def bugs_of(self, lab: str) -> str:
         """Return which bug was named for each suspect of a lab, and how many rightly; "" where none was."""
-        named = record.entry_in(self.entries, f"{lab}.bugs")["named"]
+        named = record.exercise_record_in(self.entries, f"{lab}.bugs")["named"]
         suspects = getattr(importlib.import_module(f"lessons.{lab}"), "suspects", tuple)()
         named = {letter: named[letter] for letter in ascii_uppercase[: len(suspects)] if letter in named}
         if not named:
@@ -62,7 +62,7 @@ class Evidence:
         chosen = ", ".join(f"{letter}: {_short(name)}" for letter, name in named.items())
         return f"{right} of {len(suspects)} rightly ({chosen})"
 
-    def predicted(self) -> Iterator[tuple[str, str, str]]:
+    def prediction_rows(self) -> Iterator[tuple[str, str, str]]:
         """Give each prediction that was made: question, what was guessed, what was measured ("–" if nothing)."""
         for kept in filter(is_prediction, self.predictions):
             if (guessed := _number(kept.get("guessed"))) != "–":

@@ -30,7 +30,7 @@ class Graded:
     verdict: Verdict
 
 
-def asked(submissions: Iterable[Submission], labs: Sequence[str] = ()) -> list[str]:
+def exercises_to_grade(submissions: Iterable[Submission], labs: Sequence[str] = ()) -> list[str]:
     """Return the exercises to grade: those of the given labs, or of all labs that somebody has answered."""
     chosen = {*labs} or {name.partition(".")[0] for submission in submissions for name in submission.code}
     return [name for name in answers.exercises() if name.partition(".")[0] in chosen]

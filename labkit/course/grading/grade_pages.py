@@ -73,8 +73,9 @@ def _matrix(students: Sequence[tuple[str, Submission, Sequence[Graded]]]) -> str
     for (file, submission, rows), by_name in zip(students, grades, strict=True):
         cells = "".join(f'<td class="time">{escape(_cell(by_name.get(name)))}</td>' for name in exercises)
         lines.append(
-            f'<tr><td><a href="{escape(file)}">{escape(submission.student)}</a></td><td class="time">{total(rows)}</td>'
-            f"{cells}<td>{escape('; '.join(submission.problems))}</td></tr>"
+            f'<tr><td><a href="{escape(file)}">{escape(submission.student)}</a></td>'
+            f'<td class="time">{points_text(rows)}</td>{cells}'
+            f"<td>{escape('; '.join(submission.problems))}</td></tr>"
         )
     means = [[by_name[name].points for by_name in grades if name in by_name] for name in exercises]
     shown = "".join(f'<td class="time">{sum(points) / len(points):.2g}</td>' for points in means)
@@ -104,16 +105,24 @@ def _write_page(file: Path, body: str) -> None:
 
 def _row(graded: Graded) -> list:
     verdict = graded.verdict
-    row = (graded.student, graded.exercise, graded.grade, graded.points, graded.most, verdict.outcome, why(verdict))
+    row = (
+        graded.student,
+        graded.exercise,
+        graded.grade,
+        graded.points,
+        graded.most,
+        verdict.outcome,
+        reasons_text(verdict),
+    )
     return [f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in row]
 
 
-def why(verdict: Verdict) -> str:
+def reasons_text(verdict: Verdict) -> str:
     """Return what is wrong, or what is right, in one line."""
     return " ".join("; ".join([*verdict.faults.values()] or verdict.merits).split())
 
 
-def total(rows: Sequence[Graded]) -> str:
+def points_text(rows: Sequence[Graded]) -> str:
     """Return the points that were reached, of those that were possible."""
     return f"{sum(graded.points for graded in rows)} of {sum(graded.most for graded in rows)}"
 
@@ -126,21 +135,21 @@ def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
         for graded in rows
     )
     back = '<p class="lead"><a href="index.html">← All students</a></p>'
-    head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{total(rows)} points.</p>{note}'
+    head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{points_text(rows)} points.</p>{note}'
     return (
         head
         + problems
         + exercises
-        + _of_record(submitted, dict.fromkeys(row.exercise.partition(".")[0] for row in rows))
+        + _record_section(submitted, dict.fromkeys(row.exercise.partition(".")[0] for row in rows))
     )
 
 
-def _of_record(submitted: evidence.Evidence, labs: Iterable[str]) -> str:
+def _record_section(submitted: evidence.Evidence, labs: Iterable[str]) -> str:
     """Return the bugs that were named and the predictions, with what all of the record is worth; "" without one."""
     if not submitted.entries and not submitted.predictions:
         return ""
     bugs = [f"<li>{escape(lab)}: {escape(line)}</li>" for lab in labs if (line := submitted.bugs_of(lab))]
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in submitted.predicted()]
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in submitted.prediction_rows()]
     shown = f"<h3>Bugs named</h3><ul>{''.join(bugs)}</ul>" if bugs else ""
     if rows:
         head = "<tr><th>Prediction</th><th>Guessed</th><th>Measured</th></tr>"

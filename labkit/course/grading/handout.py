@@ -33,7 +33,7 @@ class HoldsAnswer(ValueError):
     """A notebook that is to be handed out has a complete answer in it; the message names the cell."""
 
 
-def stripped(page: Path) -> NotebookNode:
+def without_outputs(page: Path) -> NotebookNode:
     """Return a notebook without outputs. Raises HoldsAnswer where an exercise's cell is no skeleton any more."""
     notebook = nbformat.read(page, as_version=4)
     for name, code in answers_in(notebook).items():
@@ -68,7 +68,7 @@ def hand_out(folder: Path, names: Sequence[str] = (), notebooks: Path = NOTEBOOK
     nothing is written.
     """
     pages = chosen_notebooks(names, notebooks)
-    ready = {page.name: stripped(page) for page in pages}
+    ready = {page.name: without_outputs(page) for page in pages}
     if folder.exists():
         if others := [entry.name for entry in folder.iterdir() if entry.suffix not in (".ipynb", ".md")]:
             raise ValueError(f"{folder} holds {others[0]}, which is of no handout, so it is not replaced")
@@ -94,7 +94,7 @@ def set_up_nbgrader(course: Path, names: Sequence[str] = (), notebooks: Path = N
 
     Returns the assignments. Submissions and grades that lie there stay. Raises as `hand_out`.
     """
-    ready = {page: stripped(page) for page in chosen_notebooks(names, notebooks)}
+    ready = {page: without_outputs(page) for page in chosen_notebooks(names, notebooks)}
     assignments = [page.stem for page, notebook in ready.items() if answers_in(notebook)]
     addresses = {f"{name}.ipynb": f"../{name}/{name}.ipynb" for name in assignments}  # as students have them, too
     for page, notebook in ready.items():
@@ -138,7 +138,7 @@ def write_package(handout: Path) -> Path:
     archive = handout.with_name(f"{handout.name}-workbook.zip")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
         for name, file in files.items():
-            content = _linked(name, file, files) if file.suffix == ".md" else file.read_bytes()
+            content = _page_for_handout(name, file, files) if file.suffix == ".md" else file.read_bytes()
             package.writestr(f"{FOLDER}/{name}", content)
     return archive
 
@@ -150,7 +150,7 @@ def _code_and_data() -> dict[str, Path]:
     return {name: file for name, file in named.items() if not TEACHERS.search(name)}
 
 
-def _linked(name: str, page: Path, files: dict[str, Path]) -> str:
+def _page_for_handout(name: str, page: Path, files: dict[str, Path]) -> str:
     """Return a page whose links to files that are not handed out became their texts."""
 
     def led(link: re.Match) -> str:

@@ -92,7 +92,7 @@ def _read(student: str, files: list[Path]) -> Submission:
         code = {}
         try:
             if file.name in evidence.FILES:
-                submission.evidence.take(file.name, _text_of(file, evidence.MOST_BYTES))
+                submission.evidence.take_file(file.name, _text_of(file, evidence.MOST_BYTES))
             elif file.suffix == ".ipynb":
                 code = answers_in(nbformat.reads(_text_of(file), as_version=4))
             else:

@@ -101,13 +101,13 @@ judge_devices = judge_of(
         ),
         Mistake("upside_down", lambda gib, gb: 1 / _quotient(gib, gb), "the device is divided by the total"),
     ),
-    asked="a number of devices, such as 44",
+    result_form="a number of devices, such as 44",
     rule="bring both sizes to bytes, divide, and round up",
     merit="both sizes are in bytes before they are divided, and the last device counts, however little is on it",
 )
 
 
-def _least(*setting: Any, at_once: bool = False, **changed: Any) -> float | None:
+def _least_batch(*setting: Any, at_once: bool = False, **changed: Any) -> float | None:
     """Return the least batch of a setting as asked for: sent in turn, None where no batch is enough."""
     least = least_tokens(replace(Mesh(*setting[1:]), **changed), Model(_D_MODEL, setting[0], blocks=1), at_once)
     return None if least == inf else least
@@ -117,7 +117,7 @@ def _per_device(wrong: Callable[..., float | None]) -> Callable[..., float | Non
     return lambda *setting: (least := wrong(*setting)) and least / (setting[1] * setting[2])
 
 
-def _solved(sign: int) -> Callable[..., float]:
+def _unchecked_batch(sign: int) -> Callable[..., float]:
     """Return how the batch comes out without asking whether there is one, activations times `sign`."""
 
     def batch(d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s) -> float:
@@ -130,23 +130,23 @@ def _solved(sign: int) -> Callable[..., float]:
 _NEVER = "activations alone take longer than computing, so no batch is enough: return None"
 _EACH = "that is per device, and all tokens are asked for"
 _WRONG_BATCHES: dict[str, tuple[Callable[..., Any], str]] = {
-    "no_m_x": (lambda *setting: _least(*setting, fsdp_axes=1), "`m_x` is left out"),
-    "no_m_y": (lambda *setting: _least(*setting, tensor_axes=1), "`m_y` is left out"),
+    "no_m_x": (lambda *setting: _least_batch(*setting, fsdp_axes=1), "`m_x` is left out"),
+    "no_m_y": (lambda *setting: _least_batch(*setting, tensor_axes=1), "`m_y` is left out"),
     "swapped": (
-        lambda f, x, y, m_x, m_y, *rates: _least(f, x, y, m_y, m_x, *rates),
+        lambda f, x, y, m_x, m_y, *rates: _least_batch(f, x, y, m_y, m_x, *rates),
         "`m_x` and `m_y` are swapped",
     ),
-    "transposed": (lambda f, x, y, *rest: _least(f, y, x, *rest), "`x` and `y` are swapped"),
+    "transposed": (lambda f, x, y, *rest: _least_batch(f, y, x, *rest), "`x` and `y` are swapped"),
     "one_way": (
-        lambda *setting: _least(*setting, axis_bytes_per_s=setting[-1] / 2),
+        lambda *setting: _least_batch(*setting, axis_bytes_per_s=setting[-1] / 2),
         "that takes half of `bytes_per_s`, which counts both directions",
     ),
     "at_once": (
-        _solved(0),
+        _unchecked_batch(0),
         "that is for weights and activations sent at the same time; here they are sent in turn",
     ),
     "added": (
-        _solved(-1),
+        _unchecked_batch(-1),
         "the time of activations is added to that of computing; both grow with the batch, on different sides of the "
         "equation",
     ),
@@ -154,16 +154,16 @@ _WRONG_BATCHES: dict[str, tuple[Callable[..., Any], str]] = {
 judge_batch = judge_of(
     "compute_bound_batch",
     BATCHES,
-    _least,
+    _least_batch,
     (
-        Mistake("never", _solved(1), _NEVER),
-        *(Mistake("never", lambda *setting, none=none: _least(*setting) or none, _NEVER) for none in (0, inf)),
+        Mistake("never", _unchecked_batch(1), _NEVER),
+        *(Mistake("never", lambda *setting, none=none: _least_batch(*setting) or none, _NEVER) for none in (0, inf)),
         Mistake("none", lambda *_: None, "computing grows faster than activations, so some batch is enough"),
-        Mistake("a_device", _per_device(_least), _EACH),
+        Mistake("a_device", _per_device(_least_batch), _EACH),
         *(Mistake(kind, wrong, reason) for kind, (wrong, reason) in _WRONG_BATCHES.items()),
         *(Mistake(kind, _per_device(wrong), f"{reason}; {_EACH}") for kind, (wrong, reason) in _WRONG_BATCHES.items()),
     ),
-    asked="a number of tokens, or None",
+    result_form="a number of tokens, or None",
     rule="with the least batch computing takes as long as weights and activations together; without one, it is None",
     merit="from this batch on computing covers communication, and where no batch is enough, it gives None",
 )

@@ -75,7 +75,7 @@ def _long_backwards() -> pd.DataFrame:
     return _gains("backward").query("sequence >= 4096")
 
 
-def _held() -> pd.Series:
+def _printed_memory() -> pd.Series:
     """Return the printed memory before backward at 16 384 positions and d = 64, and what the fit says of it."""
     return printed.printed_memory(published("attention")).query("sequence == 16384 and head_dim == 64").iloc[0]
 
@@ -139,9 +139,9 @@ FIGURES = {
         lambda *_: bool((_gains("forward")["gain"] >= 1).all()),
     ),
     "memory_before_backward": Figures(
-        lambda: _held()["memory_gb"],
-        lambda: _held()["memory_gb"] - _held()["left_mb"] / 1e3,
-        lambda *_: bool(abs(_held()["squares"] - SQUARES["by_hand"]["held"]) <= _WHOLE),
+        lambda: _printed_memory()["memory_gb"],
+        lambda: _printed_memory()["memory_gb"] - _printed_memory()["left_mb"] / 1e3,
+        lambda *_: bool(abs(_printed_memory()["squares"] - SQUARES["by_hand"]["held"]) <= _WHOLE),
     ),
     "halved": Figures(lambda: "½", lambda: f"{_half():.3f}", lambda *_: bool(abs(_half() - 0.5) <= _WHOLE)),
     "short_times": Figures(

@@ -82,7 +82,7 @@ judge_tile = judge_of(
         ),
         Mistake("own_key", lambda *tile: _sized(*tile, own_key=False), "a query sees the key of its own number"),
     ),
-    asked='"full", "mask" or "skip"',
+    result_form='"full", "mask" or "skip"',
     rule="a query sees its own key and those before it; full: all see all, skip: none sees any",
     merit="tiles that nobody sees are skipped, and only those on the diagonal are masked",
 )
@@ -123,7 +123,7 @@ def _steps(random: Random) -> list:
     ]
 
 
-def _merged(m: float, l: float, o: list[float], scores: list[float], values: list) -> Running:  # noqa: E741
+def _merged_row(m: float, l: float, o: list[float], scores: list[float], values: list) -> Running:  # noqa: E741
     return merged(Running(m, l, tuple(o)), scores, values)
 
 
@@ -131,7 +131,7 @@ def _old(weight: Callable[[float, float], float], *, of_l: bool = True, of_o: bo
     """Return the step with another weight of the old l, o or both than exp(m_old − m_new)."""
 
     def step(m, l, o, scores, values):  # noqa: E741
-        m_new, total, output = _merged(m, l, o, scores, values)
+        m_new, total, output = _merged_row(m, l, o, scores, values)
         if m == -math.inf:
             raise ValueError("a row's first tile has no old sums")
         other = weight(m, m_new) - exp(m - m_new)
@@ -145,29 +145,29 @@ def _own_maximum(m, l, o, scores, values):  # noqa: E741
     m_new, factor = max(scores), exp(m - max(scores))
     if m_new == -math.inf:
         return m, l, o
-    tile = _merged(-math.inf, 0.0, [0.0] * len(o), scores, values)
+    tile = _merged_row(-math.inf, 0.0, [0.0] * len(o), scores, values)
     return m_new, factor * l + tile.total, [factor * old + new for old, new in zip(o, tile.output, strict=True)]
 
 
 def _divided(*step: Any) -> tuple:
-    m, total, output = _merged(*step)
+    m, total, output = _merged_row(*step)
     return m, total, [part / total for part in output]
 
 
 def _unguarded(m, l, o, scores, values):  # noqa: E741
     m_new = max(m, *scores)
-    return _merged(m, l, o, scores, values) if m_new > -math.inf else (m_new, math.nan, [math.nan] * len(o))
+    return _merged_row(m, l, o, scores, values) if m_new > -math.inf else (m_new, math.nan, [math.nan] * len(o))
 
 
-def _told(row: Any) -> Any:
+def _with_nan_as_word(row: Any) -> Any:
     """Return a result in which nan is a word, so that two of them are equal."""
     if isinstance(row, list | tuple):
-        return [_told(part) for part in row]
+        return [_with_nan_as_word(part) for part in row]
     return "nan" if isinstance(row, float) and math.isnan(row) else row
 
 
 def _mistake(kind: str, made: Callable[..., Any], sentence: str) -> Mistake:
-    return Mistake(kind, lambda *step: _told(made(*step)), sentence)
+    return Mistake(kind, lambda *step: _with_nan_as_word(made(*step)), sentence)
 
 
 _SHOWN_STEPS = _steps(Random(0))
@@ -175,7 +175,7 @@ _RESCALED = "multiply the old l and the old o by exp(m_old − m_new) when the m
 _judge_step = judge_of(
     "online_softmax",
     _SHOWN_STEPS,
-    _merged,
+    _merged_row,
     (
         _mistake("l_not_rescaled", _old(lambda *_: 1.0, of_o=False), f"the old l keeps its weight; {_RESCALED}"),
         _mistake("o_not_rescaled", _old(lambda *_: 1.0, of_l=False), f"the old o keeps its weight; {_RESCALED}"),
@@ -188,7 +188,7 @@ _judge_step = judge_of(
         _mistake("divided", _divided, "o is divided by l only once, after the last tile of the row"),
         _mistake("masked", _unguarded, "where every key so far is masked, nothing changes: −inf − (−inf) is nan"),
     ),
-    asked="m, l and o, a list",
+    result_form="m, l and o, a list",
     rule="m: the largest so far; l: the sum of exp(score − m); o: the sum of exp(score − m) · value",
     merit="l and o are rescaled alike, no exponent is above 0, and masked keys change nothing",
 )
@@ -196,7 +196,7 @@ _judge_step = judge_of(
 
 def judge_online(given: list, cases: Any = _SHOWN_STEPS) -> Verdict:
     """Return the verdict on m, l and o after one more tile, for each case."""
-    return _judge_step([_told(row) for row in given], cases)
+    return _judge_step([_with_nan_as_word(row) for row in given], cases)
 
 
 def explain_overflow(verdict: Verdict) -> Verdict:

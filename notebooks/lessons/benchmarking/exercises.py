@@ -15,9 +15,9 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course import answers
-from labkit.course.answer_launch import launch_answer, printed_in, unanswered
+from labkit.course.answer_launch import launch_answer, printed_in, unanswered_verdict
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, close, is_number, judge_of
+from labkit.course.judging import Mistake, is_close, is_number, judge_of
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
@@ -108,7 +108,7 @@ judge_faster = judge_of(
             throughout=True,
         ),
     ),
-    asked="a number or None",
+    result_form="a number or None",
     rule="compare the medians; they differ if their distance is larger than the sum of both noises",
     merit="a difference within noise is not called a gain, and one slow step changes nothing",
 )
@@ -161,7 +161,7 @@ _MERITS = (
 
 def check_timed(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
     """Have a worker call the student's `timed` with several kinds of steps on a simulated device; judge the results."""
-    if (verdict := unanswered("benchmarking.timed")) is not None:
+    if (verdict := unanswered_verdict("benchmarking.timed")) is not None:
         return verdict
     run = launch_answer(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
     if isinstance(run, Verdict):
@@ -237,9 +237,9 @@ def _timing_faults(device: Device, median_s: float, spread_s: float, count: floa
             f"{where} it starts the clock while earlier work still runs, and so measures that work, too: wait for it "
             "first"
         )
-    if not close(median_s, due, _NEAR):
+    if not is_close(median_s, due, _NEAR):
         faults |= _wrong_median(where, median_s, due, measured, took)
-    elif not any(close(spread_s, half, _SPREAD_NEAR, 1e-6) for half in _half_ranges(measured)):
+    elif not any(is_close(spread_s, half, _SPREAD_NEAR, 1e-6) for half in _half_ranges(measured)):
         faults |= _wrong_spread(where, spread_s, measured)
     return faults
 

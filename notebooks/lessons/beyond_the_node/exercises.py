@@ -65,7 +65,7 @@ judge_accumulation = judge_of(
             "efficiency is the share of computing, not of communication",
         ),
     ),
-    asked="a whole number of micro-batches",
+    result_form="a whole number of micro-batches",
     rule="efficiency is the time of computing over that of the whole step; return the fewest that reach it",
     merit="the step computes often enough per exchange, and not more often than needed",
 )
@@ -145,7 +145,7 @@ judge_seconds = judge_of(
             "a GB is 10⁹ bytes, not 2³⁰",
         ),
     ),
-    asked="a number of seconds",
+    result_form="a number of seconds",
     rule="add three phases; for each, count its steps and the bytes that one link carries in one step",
     merit="three phases, each with its latencies, and the node's link is shared",
 )

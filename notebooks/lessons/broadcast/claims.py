@@ -25,7 +25,7 @@ def _printed(report: str, before: str, after: str) -> float:
     return round(seconds[before] / seconds[after], 3)
 
 
-def _recorded(before: str, memory_before: str, after: str, memory_after: str) -> float:
+def _recorded_ratio(before: str, memory_before: str, after: str, memory_after: str) -> float:
     """Return the same ratio between two settings of the recorded run, each method with its best chunk count."""
     seconds = ablation(methods(replay(RECORDED))).set_index("method")
     earlier = seconds.loc[REPORTED[before], f"{memory_before}_seconds"]
@@ -34,7 +34,7 @@ def _recorded(before: str, memory_before: str, after: str, memory_after: str) ->
 
 def _path_alone() -> float:
     """Return what the path gains from broadcast2 to broadcast3 with the memory unchanged: the larger of both gains."""
-    return max(_recorded("broadcast2", memory, "broadcast3", memory) for memory in ("pageable", "pinned"))
+    return max(_recorded_ratio("broadcast2", memory, "broadcast3", memory) for memory in ("pageable", "pinned"))
 
 
 def _sizes(report: str) -> str:
@@ -54,7 +54,7 @@ def _sizes(report: str) -> str:
 FIGURES = {
     "staging_4xh100": Figures(
         lambda: _printed(FOUR, "broadcast1", "broadcast2"),
-        lambda: _recorded("broadcast1", "pageable", "broadcast2", "pageable"),
+        lambda: _recorded_ratio("broadcast1", "pageable", "broadcast2", "pageable"),
         NEAR,
     ),
     "pipelining_4xh100": Figures(
@@ -64,13 +64,13 @@ FIGURES = {
     ),
     "pipelining_8xh100": Figures(
         lambda: _printed(EIGHT, "broadcast2", "broadcast3"),
-        lambda: _recorded("broadcast2", "pageable", "broadcast3", "pinned"),
+        lambda: _recorded_ratio("broadcast2", "pageable", "broadcast3", "pinned"),
         NEAR,
     ),
     "size_4xh100": Figures(lambda: "no size", lambda: _sizes(FOUR), undecided),
     "staging_8xh100": Figures(
         lambda: _printed(EIGHT, "broadcast1", "broadcast2"),
-        lambda: _recorded("broadcast1", "pageable", "broadcast2", "pageable"),
+        lambda: _recorded_ratio("broadcast1", "pageable", "broadcast2", "pageable"),
         NEAR,
     ),
     "size_8xh100": Figures(lambda: "no size", lambda: _sizes(EIGHT), undecided),

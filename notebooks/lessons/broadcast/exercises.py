@@ -16,9 +16,9 @@ import pandas as pd
 from IPython.display import HTML, Markdown
 
 from labkit.course import answers
-from labkit.course.answer_launch import launch_answer, printed_in, unanswered
+from labkit.course.answer_launch import launch_answer, printed_in, unanswered_verdict
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
-from labkit.course.lineup import Naming, lined_up, one_below_another, why
+from labkit.course.lineup import Naming, neutral_order, one_below_another, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -45,7 +45,7 @@ def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patienc
         raise ValueError(f"{exercise!r} is no exercise; there are {', '.join((*CHUNKED, *SYMPTOMS))}")
     reference = exercise if exercise in CHUNKED else "staged"
     function = f"{'answers' if exercise in CHUNKED else 'bugs'}.{exercise}"
-    if exercise in CHUNKED and (verdict := unanswered(f"broadcast.{exercise}")) is not None:
+    if exercise in CHUNKED and (verdict := unanswered_verdict(f"broadcast.{exercise}")) is not None:
         return verdict
     functions = (f"methods.{reference}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
@@ -61,16 +61,16 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     rows, reference_rows = (run.rows[run.rows["function"] == name] for name in (function, f"methods.{reference}"))
     gpus, chunks = run.plan.gpus, run.plan.chunks
     pieces = {"staged": 1, "pipelined": chunks, "scatter_all_gather": chunks * gpus}[reference]
-    copies, best = (_copies(run, name) for name in (function, f"methods.{reference}"))
+    copies, best = (_copies_of_call(run, name) for name in (function, f"methods.{reference}"))
     graph, ideal = (Graph(table, run.plan.elements // pieces) for table in (copies, best))
     sentences = _swapped(graph) or {
-        "source_reused": _source(rows),
-        "early_forward": _order(graph),
-        "wrong_copy": _values(rows, copies, gpus),
-        "bytes": _bytes(copies, reference, run.plan.elements, gpus),
-        "own_buffer": _buffers(copies),
-        "wrong_lane": _lanes(graph),
-        "unsynchronised": _clock(rows),
+        "source_reused": _source_fault(rows),
+        "early_forward": _order_fault(graph),
+        "wrong_copy": _values_fault(rows, copies, gpus),
+        "bytes": _bytes_fault(copies, reference, run.plan.elements, gpus),
+        "own_buffer": _buffers_fault(copies),
+        "wrong_lane": _lanes_fault(graph),
+        "unsynchronised": _clock_fault(rows),
     }
     faults = {kind: sentence for kind, sentence in sentences.items() if sentence}
     # A forward that came too early, or a source that changed, explains the wrong values: name the cause alone.
@@ -94,7 +94,7 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     return Verdict(exercise, WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _copies(run: Run, function: str) -> pd.DataFrame:
+def _copies_of_call(run: Run, function: str) -> pd.DataFrame:
     """Return the copies of one call of a function, with the first seed."""
     copies = run.spans[run.spans["function"] == function]
     return copies[copies["point"] == copies["point"].min()]
@@ -113,13 +113,13 @@ def _swapped(graph: Graph) -> dict[str, str]:
     return {}
 
 
-def _source(rows: pd.DataFrame) -> str | None:
+def _source_fault(rows: pd.DataFrame) -> str | None:
     if rows["source_in_use"].any():
         return "the source changed while copies were still reading it: wait for the lanes before you reuse a buffer"
     return None
 
 
-def _order(graph: Graph) -> str | None:
+def _order_fault(graph: Graph) -> str | None:
     """A forward must wait, by `after`, its lane's order or a wait of the function, for what filled that part."""
     for copy in graph.missing():
         return (
@@ -129,7 +129,7 @@ def _order(graph: Graph) -> str | None:
     return None
 
 
-def _lanes(graph: Graph) -> str | None:
+def _lanes_fault(graph: Graph) -> str | None:
     """A copy takes the road between its two buffers: on another one it stands behind copies of other links."""
     for copy in graph.copies:
         if "elsewhere" not in (copy.origin, copy.target) and copy.lane != f"{copy.origin} → {copy.target}":
@@ -140,7 +140,7 @@ def _lanes(graph: Graph) -> str | None:
     return None
 
 
-def _values(rows: pd.DataFrame, copies: pd.DataFrame, gpus: int) -> str | None:
+def _values_fault(rows: pd.DataFrame, copies: pd.DataFrame, gpus: int) -> str | None:
     wrong = rows[rows["status"] != "ok"]
     if wrong.empty:
         return None
@@ -155,7 +155,7 @@ def _gpus(numbers: Iterable[object]) -> str:
     return f"GPU{'s' if len(names) > 1 else ''} {listed(names)}" if names else "no GPU"
 
 
-def _bytes(copies: pd.DataFrame, reference: str, elements: int, gpus: int) -> str | None:
+def _bytes_fault(copies: pd.DataFrame, reference: str, elements: int, gpus: int) -> str | None:
     """Over the host links every element passes once, to GPU 0 or an equal share to each GPU; no GPU gets any twice."""
     pulled = copies[copies["origin"] == "host"].groupby("target")["elements"].sum()
     expected = {"0": elements}
@@ -173,13 +173,13 @@ def _bytes(copies: pd.DataFrame, reference: str, elements: int, gpus: int) -> st
     return None
 
 
-def _buffers(copies: pd.DataFrame) -> str | None:
+def _buffers_fault(copies: pd.DataFrame) -> str | None:
     if (copies[["origin", "target"]] == "elsewhere").to_numpy().any():
         return "it copies through a buffer of its own, which costs memory: the copies themselves can hold every chunk"
     return None
 
 
-def _clock(rows: pd.DataFrame) -> str | None:
+def _clock_fault(rows: pd.DataFrame) -> str | None:
     if "claimed_seconds" not in rows:
         return None
     early = rows[rows["claimed_seconds"].notna() & (rows["in_flight"] > 0)]
@@ -327,7 +327,7 @@ hint, solution, attempts = check.hint, check.solution, check.attempts
 
 def suspects() -> tuple[str, ...]:
     """Return the names of the broken broadcasts, in an order that gives nothing away."""
-    return tuple(f"bugs.{name}" for name in lined_up(SYMPTOMS))
+    return tuple(f"bugs.{name}" for name in neutral_order(SYMPTOMS))
 
 
 def show_suspects() -> HTML:
@@ -335,7 +335,7 @@ def show_suspects() -> HTML:
     return one_below_another(
         [
             code_of(f"lessons.broadcast.bugs.{name}").replace(f"def {name}(", "def broadcast(")
-            for name in lined_up(SYMPTOMS)
+            for name in neutral_order(SYMPTOMS)
         ]
     )
 

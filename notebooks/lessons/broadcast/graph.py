@@ -68,15 +68,15 @@ class Graph:
         for index, copy in enumerate(self.copies):
             before = {lanes[copy.lane]} if copy.lane in lanes else set()
             before |= (
-                set(copy.after) if after else {earlier for earlier in copy.after if earlier in self.brings_all[index]}
+                set(copy.after) if after else {earlier for earlier in copy.after if earlier in self.all_writers[index]}
             )
             before |= set(copy.waited) if waits else set()
-            direct.append(before if waits and after else before | self.brings[index])
+            direct.append(before if waits and after else before | self.writers[index])
             lanes[copy.lane] = index
         return direct
 
     @cached_property
-    def brings(self) -> list[set[int]]:
+    def writers(self) -> list[set[int]]:
         """For each copy the earlier ones that wrote some element of its origin."""
         written: dict[str, list[int]] = defaultdict(list)
         bringing = []
@@ -86,21 +86,23 @@ class Graph:
         return bringing
 
     @cached_property
-    def brings_all(self) -> list[set[int]]:
+    def all_writers(self) -> list[set[int]]:
         """For each copy all earlier ones on the way of its elements, from the host on."""
-        return [set(_members(bits)) for bits in _closed(self.brings)]
+        return [set(_members(bits)) for bits in _transitive_closure(self.writers)]
 
     @cached_property
-    def over(self) -> list[int]:
+    def ended_before(self) -> list[int]:
         """For each copy, as a set of bits, all copies that are certainly over before it starts."""
-        return _closed(self.chains())
+        return _transitive_closure(self.chains())
 
     def missing(self) -> Iterator[Copy]:
         """Yield the forwards that may start before what they send has arrived."""
         for index, copy in enumerate(self.copies):
             at = copy.first
             if copy.is_forward:
-                sources = [self.copies[earlier] for earlier in self.brings[index] if self.over[index] >> earlier & 1]
+                sources = [
+                    self.copies[earlier] for earlier in self.writers[index] if self.ended_before[index] >> earlier & 1
+                ]
                 for source in sorted(sources, key=lambda source: source.first):
                     at = max(at, source.end) if source.first <= at else at
                 if at < copy.end:
@@ -129,8 +131,8 @@ class Graph:
     @cached_property
     def least_chunk_times(self) -> float:
         """The same if every copy waited for its own elements alone, and each lane took first what is there first."""
-        waiting, followers = [len(before) for before in self.brings], defaultdict(list)
-        for index, before in enumerate(self.brings):
+        waiting, followers = [len(before) for before in self.writers], defaultdict(list)
+        for index, before in enumerate(self.writers):
             for earlier in before:
                 followers[earlier].append(index)
         ready = [(0.0, index) for index, count in enumerate(waiting) if not count]
@@ -158,12 +160,12 @@ class Graph:
         return sum(any(not self._ordered(forward, pull) for pull in pulls) for forward in self.forwards)
 
     def _ordered(self, first: int, other: int) -> bool:
-        return bool(self.over[first] >> other & 1 or self.over[other] >> first & 1)
+        return bool(self.ended_before[first] >> other & 1 or self.ended_before[other] >> first & 1)
 
     def unneeded(self) -> tuple[Copy, Copy] | None:
         """Return a copy on the longest chain, and one whose arrival it is told to wait for without need."""
         for earlier, later in pairwise(self._longest_chain()):
-            if earlier in self.copies[later].after and earlier not in self.brings_all[later]:
+            if earlier in self.copies[later].after and earlier not in self.all_writers[later]:
                 return self.copies[later], self.copies[earlier]
         return None
 
@@ -176,7 +178,7 @@ class Graph:
         return chain[::-1]
 
 
-def _closed(chains: Iterable[set[int]]) -> list[int]:
+def _transitive_closure(chains: Iterable[set[int]]) -> list[int]:
     """Return for each copy, as a set of bits, what it waits for, what that waits for, and so on."""
     closures: list[int] = []
     for before in chains:

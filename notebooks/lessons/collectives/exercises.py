@@ -62,7 +62,7 @@ judge_bandwidth = judge_of(
         Mistake("bytes", lambda *case: _bus(*case, unit=1), "those are bytes per second"),
         Mistake("shared", _shared, "in a broadcast and in a send the whole message crosses a link"),
     ),
-    asked="a number of GB/s",
+    result_form="a number of GB/s",
     rule="multiply bytes over time by the factor: bytes on one link of a ring over bytes of the message",
     merit="every collective has its factor, so all of them compare with the rate of a link",
 )
@@ -86,20 +86,20 @@ def judge_ring(returned: list, settings: Sequence[Sequence[int]] = tuple(_rings(
     rings = dict.fromkeys(ranks for _, _, ranks in settings)
     # A smaller ring shows a mistake more plainly; rings of two hide most of them.
     plainest_first = sorted(rings, key=lambda ranks: (ranks == 2, ranks))
-    faults = next(filter(None, (_played(ranks, moves) for ranks in plainest_first)), {})
+    faults = next(filter(None, (_ring_faults(ranks, moves) for ranks in plainest_first)), {})
     merits = (f"in rings of {listed(rings)} every rank ends with every chunk whole, each rank's values counted once",)
     return Verdict("ring_step", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _played(ranks: int, moves: dict) -> dict[str, str]:
+def _ring_faults(ranks: int, moves: dict) -> dict[str, str]:
     """Return the first thing that goes wrong in a ring of `ranks`: at most one kind with its sentence."""
     held = start(ranks)
     for step in range(steps_of(ranks)):
         step_moves = [moves[rank, step, ranks] for rank in range(ranks)]
-        fault = next(_misformed(step_moves, step, ranks), None) or next(_mismatched(step_moves, ranks), None)
+        fault = next(_form_faults(step_moves, step, ranks), None) or next(_number_faults(step_moves, ranks), None)
         if fault is None:
             before, held = held, moved(held, [Move(*move) for move in step_moves])
-            fault = next(_miscounted(before, held, step_moves, step), None)
+            fault = next(_count_faults(before, held, step_moves, step), None)
         if fault:
             return {fault[0]: f"with {ranks} ranks, at step {step}, {fault[1]}"}
     whole = sum(chunk == Counter(range(ranks)) for row in held for chunk in row)
@@ -109,7 +109,7 @@ def _played(ranks: int, moves: dict) -> dict[str, str]:
     return {"unfinished": f"with {ranks} ranks, {last}: {_NEXT}"}
 
 
-def _misformed(step_moves: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
+def _form_faults(step_moves: list, step: int, ranks: int) -> Iterator[tuple[str, str]]:
     """Yield for each rank whose move is none: its kind and a sentence."""
     for rank, move in enumerate(step_moves):
         if move is None and step >= ranks - 1:
@@ -123,7 +123,7 @@ def _misformed(step_moves: list, step: int, ranks: int) -> Iterator[tuple[str, s
             yield "range", f"rank {rank} names the chunks {move[0]} and {move[1]}: {why_so}"
 
 
-def _mismatched(step_moves: list, ranks: int) -> Iterator[tuple[str, str]]:
+def _number_faults(step_moves: list, ranks: int) -> Iterator[tuple[str, str]]:
     """Yield for each rank that files what arrives under another number than its sender gave."""
     for rank in range(ranks):
         sent, taken = step_moves[rank - 1][0], step_moves[rank][1]
@@ -133,7 +133,7 @@ def _mismatched(step_moves: list, ranks: int) -> Iterator[tuple[str, str]]:
             yield "mismatch", f"{sentence}: a rank receives what the rank before it sends"
 
 
-def _miscounted(before: Held, after: Held, step_moves: list, step: int) -> Iterator[tuple[str, str]]:
+def _count_faults(before: Held, after: Held, step_moves: list, step: int) -> Iterator[tuple[str, str]]:
     """Yield for each rank where values came in twice, or were there and are lost."""
     ranks = len(after)
     for rank, (_, chunk, add) in enumerate(step_moves):

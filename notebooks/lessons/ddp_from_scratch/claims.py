@@ -65,18 +65,18 @@ def _shorter_than_naive(printed_s: float, *_: Any) -> bool | None:
     return None if longer is None else not longer
 
 
-def _recorded(positions: int) -> pd.DataFrame:
+def _recorded_steps(positions: int) -> pd.DataFrame:
     """Return our recorded steps on 2 × H200 at the report's batch, 32 sequences, with this number of positions."""
     return implementations(replay(f"{_RUNS}report_{positions}"))
 
 
 def _flat_longer_ms() -> float:
-    table = _recorded(128)
+    table = _recorded_steps(128)
     return float(row_of(table, "flat")["step_ms"] - row_of(table, "naive")["step_ms"])
 
 
 def _naive_ms(positions: int) -> float:
-    return float(row_of(_recorded(positions), "naive")["step_ms"])
+    return float(row_of(_recorded_steps(positions), "naive")["step_ms"])
 
 
 def _least_ms() -> list[float]:
@@ -133,7 +133,7 @@ def _fitted_best_sizes() -> str:
 
 
 def _peak() -> str:
-    return f"{row_of(_recorded(128), 'bucketed')['peak_mib'] * 2**20 / 1e9:.1f} of 80 GB"
+    return f"{row_of(_recorded_steps(128), 'bucketed')['peak_mib'] * 2**20 / 1e9:.1f} of 80 GB"
 
 
 def _memory_alone(*_: Any) -> bool:

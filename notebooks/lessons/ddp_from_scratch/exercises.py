@@ -39,13 +39,13 @@ def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> V
     """Return the verdict on the buckets sent at each arrival: for each setting a list of lists of bucket numbers."""
     faults: dict[str, str] = {}
     for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
-        if fault := _form(started, arrivals) or _fault(started, buckets, arrivals):
+        if fault := _form_fault(started, arrivals) or _start_fault(started, buckets, arrivals):
             faults.setdefault(fault[0], f"for {call_text('started', [buckets, arrivals])}, {where}, {fault[1]}")
     merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)
     return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
+def _form_fault(started, arrivals: list[int]) -> tuple[str, str] | None:
     lists = isinstance(started, list) and all(isinstance(now, list) for now in started)
     if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
         return None
@@ -54,7 +54,7 @@ def _form(started, arrivals: list[int]) -> tuple[str, str] | None:
     return "form", f"it returns {started!r:.60}, not {expected}{hint}"
 
 
-def _fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
+def _start_fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
     """Return the first fault, as its kind and a sentence; None if there is none."""
     begun: list[int] = []
     for place, (parameter, now) in enumerate(zip(arrivals, started, strict=True)):
@@ -163,7 +163,7 @@ judge_count = judge_of(
             "upside_down", lambda s, o, w: max(1, round(1 / _root(s, o, w))), "more bytes need more buckets, not fewer"
         ),
     ),
-    asked="a whole number of buckets",
+    result_form="a whole number of buckets",
     rule="return the whole number n, at least 1, that has the least cost n·o + s/(n·w)",
     merit="no other whole number of buckets costs less",
 )

@@ -37,7 +37,7 @@ def _run(report: str, batch: int, strategy: str = "ddp") -> pd.Series:
     return printed_runs().set_index(["report", "global_batch", "strategy"]).loc[(report, batch, strategy)]
 
 
-def _stated(report: str, statement: str) -> float:
+def _stated_number(report: str, statement: str) -> float:
     return float(published("ddp_fsdp_statements").set_index(["report", "statement"]).loc[(report, statement), "value"])
 
 
@@ -115,17 +115,17 @@ FIGURES = {
         lambda batch: _GPUS * batch / _run(EIGHT, batch)["step_seconds"],
     ),
     "overhead": Figures(
-        lambda: _stated(FOUR, "overhead of FSDP is less than"),
+        lambda: _stated_number(FOUR, "overhead of FSDP is less than"),
         partial(_loss_percent, FOUR, 64, 6),
         lambda printed, recomputed: recomputed < printed,
     ),
     "slower_at_64_in_the_other": _slower(EIGHT, 64),
     "sent_by_ddp": Figures(
-        lambda: _stated(EIGHT, "sent by DDP between GPUs"),
+        lambda: _stated_number(EIGHT, "sent by DDP between GPUs"),
         lambda: through_a_link(traffic(_MODEL, "ddp", _GPUS), _GPUS) / 1e6,
         ge,
     ),
-    "parameters": Figures(lambda: _stated(EIGHT, "parameters"), lambda: 4 * _MODEL.parameters / 1e6, _SAME),
+    "parameters": Figures(lambda: _stated_number(EIGHT, "parameters"), lambda: 4 * _MODEL.parameters / 1e6, _SAME),
     "fused_attention": Figures(partial(_printed_mb, EIGHT), partial(_by_attention, "fused"), _undecided_unless(_SAME)),
     "share_by_memory": Figures(lambda: _GPUS * _printed_mb(EIGHT), partial(_printed_mb, FOUR), _SAME),
     "shared_batch": Figures(lambda: 64 / _GPUS, _shared, _undecided_unless(eq)),

@@ -37,14 +37,19 @@ def judge(given: list, models: Sequence[tuple[list[int], int, int]] = tuple(_mod
     """Return the verdict on buckets: for each model a list of lists of parameter numbers."""
     faults: dict[str, str] = {}
     for (sizes, first, cap), filled in zip(models, given, strict=True):
-        fault = _form(filled) or _missing(filled, sizes) or _order(filled) or _caps(filled, sizes, first, cap)
+        fault = (
+            _form_fault(filled)
+            or _missing_fault(filled, sizes)
+            or _order_fault(filled)
+            or _cap_fault(filled, sizes, first, cap)
+        )
         if fault:
             faults.setdefault(fault[0], f"for {call_text('buckets', [sizes, first, cap])}, {fault[1]}")
     merits = ("every gradient is in one bucket, the last first, and a bucket is closed when it holds its cap",)
     return Verdict("buckets", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _form(filled: Any) -> tuple[str, str] | None:
+def _form_fault(filled: Any) -> tuple[str, str] | None:
     lists = isinstance(filled, list) and all(isinstance(bucket, list) for bucket in filled)
     if not lists or not all(type(number) is int for bucket in filled for number in bucket):
         why = ": is a `return` missing?" if filled is None else ""
@@ -52,7 +57,7 @@ def _form(filled: Any) -> tuple[str, str] | None:
     return None
 
 
-def _missing(filled: list[list[int]], sizes: list[int]) -> tuple[str, str] | None:
+def _missing_fault(filled: list[list[int]], sizes: list[int]) -> tuple[str, str] | None:
     taken = sorted(number for bucket in filled for number in bucket)
     if taken != list(range(len(sizes))):
         return (
@@ -66,14 +71,14 @@ def _brief(numbers: list[int]) -> str:
     return f"{numbers[:8]}{'…' if len(numbers) > 8 else ''}" if numbers else "no number"
 
 
-def _order(filled: list[list[int]]) -> tuple[str, str] | None:
+def _order_fault(filled: list[list[int]]) -> tuple[str, str] | None:
     taken = [number for bucket in filled for number in bucket]
     if taken != sorted(taken, reverse=True):
         return "order", f"the numbers begin with {taken[:4]}; backward makes the gradient of the last parameter first"
     return None
 
 
-def _caps(filled: list[list[int]], sizes: list[int], first: int, cap: int) -> tuple[str, str] | None:
+def _cap_fault(filled: list[list[int]], sizes: list[int], first: int, cap: int) -> tuple[str, str] | None:
     for number, bucket in enumerate(filled):
         room, held = cap if number else first, [sizes[i] for i in bucket]
         if sum(held[:-1]) >= room:
@@ -171,7 +176,7 @@ judge_sent = judge_of(
             "gradient-only sharding keeps the gathered parameters for backward: one all-gather",
         ),
     ),
-    asked="a number of bytes",
+    result_form="a number of bytes",
     rule="count the all-gathers and reduce-scatters of this strategy, and the bytes that one rank sends in each",
     merit="DDP and gradient-only sharding send the same, and full sharding half as much again",
 )

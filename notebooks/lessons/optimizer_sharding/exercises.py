@@ -14,7 +14,7 @@ from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from lessons.optimizer_sharding.tables import faults, symptoms
-from lessons.optimizer_sharding.theory import loads
+from lessons.optimizer_sharding.theory import rank_loads
 
 SYMPTOMS = {
     "shards_nothing": "every rank updates everything: the values are right, and each holds all states",
@@ -36,20 +36,25 @@ def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]] = SET
     """Return the verdict on shards: for each of `settings` a list per rank, of (parameter, begin, end)."""
     faults: dict[str, str] = {}
     for (sizes, ranks), parts in zip(settings, returned, strict=True):
-        fault = _form(parts, ranks) or _bounds(parts, sizes) or _cover(parts, sizes) or _balance(parts, sizes, ranks)
+        fault = (
+            _form_fault(parts, ranks)
+            or _bounds_fault(parts, sizes)
+            or _coverage_fault(parts, sizes)
+            or _balance_fault(parts, sizes, ranks)
+        )
         if fault:
-            faults.setdefault(fault[0], f"for {_said(sizes)} on {ranks} ranks, {fault[1]}")
+            faults.setdefault(fault[0], f"for {_sizes_text(sizes)} on {ranks} ranks, {fault[1]}")
     merits = ("every element has one owner, and no rank has more than an equal part",)
     return Verdict("shards", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _said(sizes: list[int]) -> str:
+def _sizes_text(sizes: list[int]) -> str:
     if len(sizes) > 5:
         return f"{len(sizes)} parameters with {units.count(sum(sizes))} elements in all"
     return f"{' + '.join(map(str, sizes))} elements"
 
 
-def _form(parts, ranks: int) -> tuple[str, str] | None:
+def _form_fault(parts, ranks: int) -> tuple[str, str] | None:
     if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
         why = ": is a `return` missing?" if parts is None else ""
         return "form", f"it returns {parts!r:.60}, not a list per rank{why}"
@@ -63,7 +68,7 @@ def _form(parts, ranks: int) -> tuple[str, str] | None:
     return None
 
 
-def _bounds(parts: list, sizes: list[int]) -> tuple[str, str] | None:
+def _bounds_fault(parts: list, sizes: list[int]) -> tuple[str, str] | None:
     for number, begin, end in (piece for part in parts for piece in part):
         if not 0 <= number < len(sizes):
             return "bounds", f"a piece is of parameter {number}, and the last parameter is {len(sizes) - 1}"
@@ -77,11 +82,11 @@ def _bounds(parts: list, sizes: list[int]) -> tuple[str, str] | None:
     return None
 
 
-def _cover(parts: list, sizes: list[int]) -> tuple[str, str] | None:
+def _coverage_fault(parts: list, sizes: list[int]) -> tuple[str, str] | None:
     for number, size in enumerate(sizes):
         at = 0
         for begin, end in sorted((piece[1], piece[2]) for part in parts for piece in part if piece[0] == number):
-            if begin < at and all(part == parts[0] for part in parts) and not _cover(parts[:1], sizes):
+            if begin < at and all(part == parts[0] for part in parts) and not _coverage_fault(parts[:1], sizes):
                 return (
                     "alias",
                     "all ranks have the same pieces: give each a list of its own (`[[]] * ranks` repeats one list)",
@@ -96,7 +101,7 @@ def _cover(parts: list, sizes: list[int]) -> tuple[str, str] | None:
     return None
 
 
-def _balance(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | None:
+def _balance_fault(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | None:
     held = [sum(end - begin for _, begin, end in part) for part in parts]
     total = sum(sizes)
     share = -(-total // ranks)
@@ -104,7 +109,7 @@ def _balance(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | Non
         return None
     whole = all(end - begin == sizes[number] for part in parts for number, begin, end in part)
     why = ""
-    if whole and sorted(held) == sorted(loads(sizes, ranks, "by number")):
+    if whole and sorted(held) == sorted(rank_loads(sizes, ranks, "by number")):
         why = ": parameters are dealt out by their number"
     elif whole:
         why = ": no parameter is cut" + (f", and one alone has {max(sizes)}" if max(sizes) > share else "")
@@ -142,14 +147,14 @@ PIECES = (
 )  # elements of each parameter, and each rank's pieces: parameter, begin, end, values
 
 
-def _gathered(sizes: list[int], parts: list[list], begins: bool = True) -> list[list[float]]:
+def _gathered_parameters(sizes: list[int], parts: list[list], begins: bool = True) -> list[list[float]]:
     """Return the values of each parameter; without `begins`, as the ranks have them, one after another."""
     pieces = [piece for part in parts for piece in part]
     ordered = sorted(pieces, key=lambda piece: piece[1]) if begins else pieces
     return [[value for piece in ordered if piece[0] == number for value in piece[3]] for number in range(len(sizes))]
 
 
-def _of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
+def _values_of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
     whole = [[0.0] * size for size in sizes]
     for number, begin, end, values in parts[0]:
         whole[number][begin:end] = values
@@ -159,19 +164,21 @@ def _of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
 judge_gathered = judge_of(
     "gathered",
     PIECES,
-    _gathered,
+    _gathered_parameters,
     (
         Mistake(
-            "own_part", _of_rank_0, "that is the part of rank 0 with zeros beside it; the other ranks have the rest"
+            "own_part",
+            _values_of_rank_0,
+            "that is the part of rank 0 with zeros beside it; the other ranks have the rest",
         ),
         Mistake(
             "rank_order",
-            lambda sizes, parts: _gathered(sizes, parts, begins=False),
+            lambda sizes, parts: _gathered_parameters(sizes, parts, begins=False),
             "ranks need not hold the pieces in order: `begin` says where a piece belongs",
         ),
         Mistake(
             "flat",
-            lambda sizes, parts: [value for parameter in _gathered(sizes, parts) for value in parameter],
+            lambda sizes, parts: [value for parameter in _gathered_parameters(sizes, parts) for value in parameter],
             "that is one list of all numbers; return one list per parameter",
         ),
         Mistake(
@@ -180,7 +187,7 @@ judge_gathered = judge_of(
             "that is one list per rank; return one list per parameter",
         ),
     ),
-    asked="a list of numbers for each parameter",
+    result_form="a list of numbers for each parameter",
     rule="each piece belongs to its parameter, from element `begin` to `end`",
     merit="every rank's pieces are where they belong, so a checkpoint holds all of the state",
 )

@@ -19,8 +19,8 @@ from lessons.optimizer_sharding.theory import (
     excess,
     least_excess,
     ledger,
-    loads,
     owned_elements,
+    rank_loads,
     sent_s,
     stage,
 )
@@ -200,7 +200,7 @@ def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
                     "model": name,
                     "ranks": count,
                     "rule": rule,
-                    "excess": excess(loads(elements, count, rule)),
+                    "excess": excess(rank_loads(elements, count, rule)),
                     "least_excess": least_excess(elements, count),
                 }
                 for rule in RULES

@@ -8,7 +8,7 @@ from typing import NamedTuple
 RULES = ("by number", "whole parameters", "by elements")
 
 
-def loads(sizes: Sequence[int], ranks: int, rule: str) -> list[int]:
+def rank_loads(sizes: Sequence[int], ranks: int, rule: str) -> list[int]:
     """Return how many elements each rank gets of parameters with these numbers of elements.
 
     "by number": parameter i to rank i mod N. "whole parameters": the largest first, each to the rank that has least
@@ -68,7 +68,7 @@ def owned_elements(sizes: Sequence[int], way: str, ranks: int) -> int:
     """Return the elements whose states the fullest rank keeps."""
     if way == "unsharded":
         return sum(sizes)
-    return max(loads(sizes, ranks, "by elements" if way == "sharded" else "whole parameters"))
+    return max(rank_loads(sizes, ranks, "by elements" if way == "sharded" else "whole parameters"))
 
 
 def ledger(

@@ -20,7 +20,7 @@ _SAME, _NEAR = within(1.005), within(1.1)  # a figure of one report; of another 
 _SLACK = 1.02  # over a limit: equal stages are never quite equal
 
 
-def _of(name: str, report: str, index: str) -> pd.DataFrame:
+def _report_rows(name: str, report: str, index: str) -> pd.DataFrame:
     """Return the report's rows of a published table, the first one of each value of `index`."""
     table = published(name)
     return table[table["report"] == report].drop_duplicates(index).set_index(index)
@@ -28,7 +28,7 @@ def _of(name: str, report: str, index: str) -> pd.DataFrame:
 
 def _rate(report: str, gpus: int) -> float:
     """Return the samples per second that a report prints."""
-    return _of("pipeline_gpus", report, "gpus")["samples_per_second"][gpus]
+    return _report_rows("pipeline_gpus", report, "gpus")["samples_per_second"][gpus]
 
 
 def _gain(report: str, before: int, after: int) -> float:
@@ -36,12 +36,12 @@ def _gain(report: str, before: int, after: int) -> float:
 
 
 @cache
-def _recorded(run: str) -> Run:
+def _replayed(run: str) -> Run:
     return replay(f"h200{run}")
 
 
 def _recorded_rates(run: str, index: list[str]) -> pd.Series:
-    return throughput(_recorded(run)).set_index(index)["samples_per_s"]
+    return throughput(_replayed(run)).set_index(index)["samples_per_s"]
 
 
 def _by_count(mode: str, run: str = "x4/pipeline/microbatches") -> pd.Series:
@@ -65,7 +65,7 @@ def _least_gain_of_four() -> float:
 
 
 def _split_ratio() -> float:
-    rates = _of("pipeline_splits", FOUR, "split")["samples_per_second"]
+    rates = _report_rows("pipeline_splits", FOUR, "split")["samples_per_second"]
     return round(rates["6-2-2-2"] / rates["2-2-2-2"], 3)
 
 
@@ -104,21 +104,21 @@ def _layers_by_memory() -> float:
 
 def _cvs() -> list[float]:
     """Return how far stage times differ, as printed for the even split and for 6-2-2-2."""
-    return _of("pipeline_splits", FOUR, "split")["stage_time_cv"][["2-2-2-2", "6-2-2-2"]].tolist()
+    return _report_rows("pipeline_splits", FOUR, "split")["stage_time_cv"][["2-2-2-2", "6-2-2-2"]].tolist()
 
 
 def _recorded_cvs() -> list[float]:
-    table = balance(_recorded("x4/pipeline/splits")).set_index(["mode", "split"])["stage_time_cv"]["streaming"]
+    table = balance(_replayed("x4/pipeline/splits")).set_index(["mode", "split"])["stage_time_cv"]["streaming"]
     return table[["3-3-3-3", "6-2-2-2"]].tolist()
 
 
 def _printed_memory(gpus: int) -> float:
-    return _of("pipeline_gpus", FOUR, "gpus")["memory_per_gpu_mb"][gpus]
+    return _report_rows("pipeline_gpus", FOUR, "gpus")["memory_per_gpu_mb"][gpus]
 
 
 def _peak_mib(mode: str, run: str = "x4/pipeline/gpus", ranks: int = 4) -> float:
     """Return the mean of the ranks' peaks in a recorded run: the report's figure is the mean over its GPUs."""
-    table = memory(_recorded(run))
+    table = memory(_replayed(run))
     return float(table[(table["mode"] == mode) & (table["ranks"] == ranks)]["peak_mib"].mean())
 
 
@@ -129,7 +129,7 @@ def _spread_of_peaks() -> float:
 
 
 def _printed_spread() -> float:
-    row = _of("pipeline_gpus", EIGHT, "gpus").loc[4]
+    row = _report_rows("pipeline_gpus", EIGHT, "gpus").loc[4]
     return round(100 * row["memory_per_gpu_mb_std"] / row["memory_per_gpu_mb"], 1)
 
 

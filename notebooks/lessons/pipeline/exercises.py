@@ -57,23 +57,23 @@ def judge_schedule(schedules: Sequence[Any], calls: Sequence[Sequence[int]] = tu
     faults: dict[str, str] = {}
     every = iter(schedules)
     for ranks, count in dict.fromkeys((ranks, count) for _, ranks, count in calls):
-        where = f"with {_counted(ranks, 'rank')} and {_counted(count, 'micro-batch', 'es')}"
+        where = f"with {_count_text(ranks, 'rank')} and {_count_text(count, 'micro-batch', 'es')}"
         results = [next(every) for _ in range(ranks)]
-        fault = _unreadable(results)
+        fault = _form_fault(results)
         if not fault:
             order = [_steps(result, rank) for rank, result in enumerate(results)]
             fault = (
-                _incomplete(order, ranks, count)
-                or _stuck(order, ranks)
-                or _kept(order, ranks)
-                or _slow(order, ranks, count)
+                _completeness_fault(order, ranks, count)
+                or _deadlock_fault(order, ranks)
+                or _memory_fault(order, ranks)
+                or _speed_fault(order, ranks, count)
             )
         if fault:
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     if faults:
         return Verdict("one_f_one_b", WRONG, faults)
     ranks, count = 4, 8
-    share = bubble(simulate(one_f_one_b(ranks, count), _equal(ranks)))
+    share = bubble(simulate(one_f_one_b(ranks, count), _equal_times(ranks)))
     merits = (
         "every micro-batch goes forward once and backward once on every stage, and no rank waits forever",
         "rank r keeps at most ranks − r micro-batches",
@@ -82,11 +82,11 @@ def judge_schedule(schedules: Sequence[Any], calls: Sequence[Sequence[int]] = tu
     return Verdict("one_f_one_b", RIGHT, {}, merits)
 
 
-def _counted(number: int, noun: str, ending: str = "s") -> str:
+def _count_text(number: int, noun: str, ending: str = "s") -> str:
     return f"{number} {noun}{ending if number != 1 else ''}"
 
 
-def _unreadable(results: list) -> tuple[str, str] | None:
+def _form_fault(results: list) -> tuple[str, str] | None:
     """Say what is not a list of steps such as "F0" and "B0"."""
     asked = 'give a list of names such as "F0" or "B3"'
     for rank, names in enumerate(results):
@@ -108,11 +108,11 @@ def _steps(names: list[str], rank: int) -> list[Step]:
     return [Step(name[0], rank, int(name[1:])) for name in names]
 
 
-def _equal(ranks: int) -> Times:
+def _equal_times(ranks: int) -> Times:
     return Times([1.0] * ranks, [2.0] * ranks)
 
 
-def _incomplete(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
+def _completeness_fault(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
     for rank, steps in enumerate(order):
         for kind, word in (("F", "forward"), ("B", "backward")):
             taken = [step.micro_batch for step in steps if step.kind == kind]
@@ -122,22 +122,24 @@ def _incomplete(order: list[list[Step]], ranks: int, count: int) -> tuple[str, s
             if max(taken, default=0) >= count:
                 why = f": there is no micro-batch {max(taken)}"
                 if count < ranks - 1 - rank:
-                    why += f", and {_counted(count, 'micro-batch', 'es')} cannot make {ranks - 1 - rank} forwards ahead"
+                    why += (
+                        f", and {_count_text(count, 'micro-batch', 'es')} cannot make {ranks - 1 - rank} forwards ahead"
+                    )
             wanted = f"0 to {count - 1} once each" if count > 1 else "0 once"
             return "incomplete", f"rank {rank} goes {word} for micro-batches {sorted(taken)}, not for {wanted}{why}"
     return None
 
 
-def _stuck(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
+def _deadlock_fault(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
     try:
-        simulate(order, _equal(ranks))
+        simulate(order, _equal_times(ranks))
     except ValueError as error:
         return "deadlock", f"the pipeline stands still: {error}"
     return None
 
 
-def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
-    for rank, kept in enumerate(in_flight(simulate(order, _equal(ranks)))):
+def _memory_fault(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
+    for rank, kept in enumerate(in_flight(simulate(order, _equal_times(ranks)))):
         if kept > ranks - rank:
             return "memory", (
                 f"rank {rank} keeps {kept:.0f} micro-batches at the same time, and 1F1B keeps {ranks - rank}: when may "
@@ -146,8 +148,8 @@ def _kept(order: list[list[Step]], ranks: int) -> tuple[str, str] | None:
     return None
 
 
-def _slow(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
-    taken, least = (step_time(simulate(steps, _equal(ranks))) for steps in (order, one_f_one_b(ranks, count)))
+def _speed_fault(order: list[list[Step]], ranks: int, count: int) -> tuple[str, str] | None:
+    taken, least = (step_time(simulate(steps, _equal_times(ranks))) for steps in (order, one_f_one_b(ranks, count)))
     if taken > least * 1.001:
         lasts = f"a step lasts as long as {taken:.0f} forwards (a backward counts as 2), and {least:.0f} are enough"
         return "slow", f"{lasts}: some rank waits longer than it needs to"
@@ -160,7 +162,7 @@ def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]] = tuple(_l
     for sizes, (times, stages) in zip(splits, cases, strict=True):
         fault = _split_fault(sizes, times, stages)
         if fault:
-            where = f"for layers that take {times} and {_counted(stages, 'stage')}"
+            where = f"for layers that take {times} and {_count_text(stages, 'stage')}"
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("every layer has a stage, and no other split has a faster slowest stage",)
     return Verdict("balanced_split", WRONG if faults else RIGHT, faults, () if faults else merits)
@@ -172,9 +174,9 @@ def _split_fault(sizes: Any, times: list[float], stages: int) -> tuple[str, str]
     if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
         return "form", f"it gives {sizes!r:.60}, not a list of whole numbers"
     if len(sizes) != stages:
-        return "sum", f"it gives {sizes}, which is {_counted(len(sizes), 'stage')}, not {stages}"
+        return "sum", f"it gives {sizes}, which is {_count_text(len(sizes), 'stage')}, not {stages}"
     if sum(sizes) != len(times):
-        return "sum", f"it gives {sizes}, which places {_counted(sum(sizes), 'layer')} of {len(times)}"
+        return "sum", f"it gives {sizes}, which places {_count_text(sum(sizes), 'layer')} of {len(times)}"
     if min(sizes) < 1:
         return "sum", f"it gives {sizes}: each stage needs one layer or more"
     best = min(every_split(len(times), stages), key=lambda cut: slowest(times, cut))
@@ -209,7 +211,7 @@ def verdict_of(row: dict[Any, Any]) -> Verdict:
         faults["unscaled"] = (
             f"the gradients are {units.number(ratio)}× the right ones, as many as there are micro-batches"
         )
-    elif max(_zero(row[e]) for e in ("output_error", "loss_error", "gradient_error")) > 1e-3:
+    elif max(_zero_if_missing(row[e]) for e in ("output_error", "loss_error", "gradient_error")) > 1e-3:
         faults["wrong"] = "outputs, loss or gradients are not the whole model's"
     if row["clock_share"] < _LEAST_CLOCK_SHARE:
         faults["first_rank_clock"] = (
@@ -220,7 +222,7 @@ def verdict_of(row: dict[Any, Any]) -> Verdict:
     return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
 
 
-def _zero(value: float) -> float:
+def _zero_if_missing(value: float) -> float:
     return 0.0 if pd.isna(value) else value
 
 

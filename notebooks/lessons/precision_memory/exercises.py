@@ -12,8 +12,8 @@ from IPython.display import HTML, Markdown
 
 from labkit.course.answer_launch import call_answer, call_text
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
-from labkit.course.judging import close, is_number
-from labkit.course.lineup import Naming, lined_up, one_below_another, why
+from labkit.course.judging import is_close, is_number
+from labkit.course.lineup import Naming, neutral_order, one_below_another, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.launching import launch
@@ -70,7 +70,7 @@ def judge_peaks(
         if not is_number(given):
             why = ": is a `return` missing?" if given is None else ""
             faults.setdefault("form", f"{call} gives {given!r:.60}, not a number of bytes{why}")
-        elif not close(given, peak, _ALLOWED):
+        elif not is_close(given, peak, _ALLOWED):
             peaks = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
             kind = f"{configuration[-2]}, {configuration[-1]}{', too much' if given > peak else ''}"
             faults.setdefault(kind, f"{call} gives {peaks}{_missing_parts(configuration, peak - given)}")
@@ -92,7 +92,7 @@ def _missing_parts(configuration: Sequence[Any], missing: float) -> str:
         "three arrays as large as the logits in float32": 12 * logits,
     }
     parts |= {"the bfloat16 copies of the weights": 2 * weights} if precision == "bfloat16" else {}
-    if alike := [part for part, size in parts.items() if close(missing, size, 0.15)]:
+    if alike := [part for part, size in parts.items() if is_close(missing, size, 0.15)]:
         return f": what is missing is as much as {', or '.join(alike)}"
     if missing < 0 and phase == "first":
         return ": in the first step AdamW has no states yet while the activations are there"
@@ -104,7 +104,7 @@ def _configurations(random: Random) -> list:
 
 
 @functools.cache
-def _measured() -> tuple[dict[tuple, float], str]:
+def _measured_peaks() -> tuple[dict[tuple, float], str]:
     """Return the measured peaks of all configurations in bytes, and where they were measured."""
     every = (*SHOWN, *_HIDDEN)
     run = launch(Hidden.sized("auto", configurations=every), progress=False)
@@ -112,7 +112,7 @@ def _measured() -> tuple[dict[tuple, float], str]:
 
 
 def _judge_hidden_peaks(given: list, inputs: list) -> Verdict:
-    peaks, device = _measured()
+    peaks, device = _measured_peaks()
     configurations = [tuple(configuration) for configuration in inputs]
     return judge_peaks(given, [peaks[configuration] for configuration in configurations], device, configurations)
 
@@ -140,13 +140,13 @@ def judge_placement(given: list, inputs: Sequence[Any] = _SHOWN_PLACEMENTS) -> V
     """Return the verdict on placements: for each list of blocks and its budget the numbers of those to checkpoint."""
     faults: dict[str, str] = {}
     for chosen, (blocks, budget) in zip(given, inputs, strict=True):
-        if fault := _placed_wrongly(chosen, [Block(*block) for block in blocks], budget):
+        if fault := _placement_fault(chosen, [Block(*block) for block in blocks], budget):
             faults.setdefault(fault[0], f"{call_text('placement', [blocks, budget])} gives {fault[1]}")
     merits = ("every placement is within its budget, and no other one takes less time",)
     return Verdict("placement", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _placed_wrongly(given: Any, blocks: list[Block], budget: float) -> tuple[str, str] | None:
+def _placement_fault(given: Any, blocks: list[Block], budget: float) -> tuple[str, str] | None:
     if not isinstance(given, list) or not all(type(number) is int for number in given):
         why = ": is a `return` missing?" if given is None else ""
         return "form", f"{given!r:.60}, not a list of block numbers{why}"
@@ -220,7 +220,7 @@ def verdict_of(row: dict) -> Verdict:
 
 def suspects() -> tuple[str, ...]:
     """Return the names of the broken loops, in an order that gives nothing away."""
-    return lined_up(SYMPTOMS)
+    return neutral_order(SYMPTOMS)
 
 
 def show_suspects() -> HTML:

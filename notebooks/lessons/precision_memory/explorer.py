@@ -37,10 +37,10 @@ def _row(place: int, form: Format, value: float) -> list[str]:
             ink = ink_on(_COLORS[part]) if bit == "1" else svg.TEXT  # a faint colour lets the page show
             drawn.append(svg.word(x + CELL / 2 - 0.5, y + 15, bit, ink, text_anchor="middle", font_size=10))
             x += CELL
-    return [*drawn, svg.word(_RIGHT, y + 16, _said(form, value))]
+    return [*drawn, svg.word(_RIGHT, y + 16, _rounded_text(form, value))]
 
 
-def _said(form: Format, value: float) -> str:
+def _rounded_text(form: Format, value: float) -> str:
     near = form.rounded(value)
     if near in (float("inf"), float("-inf")):
         return f"beyond {form.largest:g}"

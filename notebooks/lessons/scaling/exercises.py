@@ -12,7 +12,7 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import close, is_number
+from labkit.course.judging import is_close, is_number
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -61,9 +61,9 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
     for (images, ranks, drop_last, epoch), by_rank in groups.items():
         where = f"for {images} images on {ranks} ranks{', drop_last' if drop_last else ''}, epoch {epoch}"
         if (
-            fault := _form(by_rank, images)
-            or _counts(by_rank, images, ranks, drop_last)
-            or _covers(by_rank, images, drop_last)
+            fault := _form_fault(by_rank, images)
+            or _count_fault(by_rank, images, ranks, drop_last)
+            or _coverage_fault(by_rank, images, drop_last)
         ):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
         elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
@@ -71,26 +71,26 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
                 f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
             )
             faults.setdefault("reshuffle", question)
-        elif fault := _order(by_rank, images, ranks, epoch, drop_last):
+        elif fault := _order_fault(by_rank, images, ranks, epoch, drop_last):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
     return Verdict("shard", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _form(shards: dict[int, Any], images: int) -> tuple[str, str] | None:
+def _form_fault(shards: dict[int, Any], images: int) -> tuple[str, str] | None:
     for numbers in shards.values():
         if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            return "form", f"it gives {numbers!r:.60}, not a list of whole numbers{_forgotten(numbers)}"
+            return "form", f"it gives {numbers!r:.60}, not a list of whole numbers{_return_remark(numbers)}"
         if outside := [number for number in numbers if not 0 <= number < images]:
             return "outside", f"it gives {outside[0]}: there are images 0 to {images - 1}"
     return None
 
 
-def _forgotten(given: Any) -> str:
+def _return_remark(given: Any) -> str:
     return ": is a `return` missing?" if given is None else ""
 
 
-def _counts(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -> tuple[str, str] | None:
+def _count_fault(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -> tuple[str, str] | None:
     due, lengths = (
         images // ranks if drop_last else math.ceil(images / ranks),
         [len(shard) for shard in shards.values()],
@@ -105,7 +105,7 @@ def _counts(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -
     return None
 
 
-def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str, str] | None:
+def _coverage_fault(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str, str] | None:
     times = Counter(number for numbers in shards.values() for number in numbers)
     if drop_last and max(times.values(), default=1) > 1:
         return (
@@ -124,7 +124,9 @@ def _covers(shards: dict[int, list], images: int, drop_last: bool) -> tuple[str,
     return None
 
 
-def _order(shards: dict[int, list], images: int, ranks: int, epoch: int, drop_last: bool) -> tuple[str, str] | None:
+def _order_fault(
+    shards: dict[int, list], images: int, ranks: int, epoch: int, drop_last: bool
+) -> tuple[str, str] | None:
     order = list(range(images))
     random.Random(epoch).shuffle(order)
     length = images - images % ranks if drop_last else math.ceil(images / ranks) * ranks
@@ -153,25 +155,27 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
         )
         peak = scaled_rate(batch, base_rate, base_batch)
         due = [learning_rate(step, steps, warm_up_steps, peak) for step in range(steps)]
-        if fault := _rates(rates, due, peak, base_rate, warm_up_steps):
+        if fault := _rates_fault(rates, due, peak, base_rate, warm_up_steps):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
     merits = ("the rate follows the batch, climbs in a line and falls in a line",)
     return Verdict("rates", WRONG if faults else RIGHT, faults, () if faults else merits)
 
 
-def _rates(rates: Any, due: list[float], peak: float, base_rate: float, warm_up_steps: int) -> tuple[str, str] | None:
+def _rates_fault(
+    rates: Any, due: list[float], peak: float, base_rate: float, warm_up_steps: int
+) -> tuple[str, str] | None:
     numbers = isinstance(rates, list) and all(map(is_number, rates))
     if not numbers or len(rates) != len(due):
-        return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_forgotten(rates)}"
-    if not close(max(rates), max(due), absolute=_CLOSE):
+        return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_return_remark(rates)}"
+    if not is_close(max(rates), max(due), absolute=_CLOSE):
         why = "the last step of the warm-up has the highest rate, or step 0 if there is no warm-up"
-        if close(max(rates), base_rate, absolute=_CLOSE):
+        if is_close(max(rates), base_rate, absolute=_CLOSE):
             why = "scale the base rate with the batch"
         return "peak", f"the highest rate is {units.number(max(rates))}, not {units.number(max(due))}: {why}"
     wrong = [
         step
         for step, (rate, right) in enumerate(zip(rates, due, strict=True))
-        if not close(rate, right, absolute=_CLOSE)
+        if not is_close(rate, right, absolute=_CLOSE)
     ]
     if not wrong:
         return None

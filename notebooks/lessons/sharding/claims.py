@@ -36,12 +36,12 @@ def printed(table: str, column: str, by: str = "strategy") -> pd.Series:
     return published(f"gpt2_{table}").set_index(by)[column]
 
 
-def stated(name: str) -> float:
+def stated_number(name: str) -> float:
     """Return a number that the report's text states."""
     return float(printed("statements", "value", "statement")[name])
 
 
-def joined(values: Any) -> str:
+def figures_text(values: Any) -> str:
     """Return figures as one text: three significant digits each, with commas."""
     return ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
 
@@ -53,14 +53,14 @@ def printed_rate() -> float:
 
 def rate_by_seconds() -> float:
     """Return the tokens per second of the baseline's printed seconds."""
-    tokens = stated("timed steps") * stated("global batch") * stated("sequence")
+    tokens = stated_number("timed steps") * stated_number("global batch") * stated_number("sequence")
     return tokens / printed("strategies", "train_seconds_20_steps")["baseline"]
 
 
 def tflops(model: str, tokens_per_s: float) -> float:
     """Return the TFLOP/s of a model that trains at a rate in tokens per second."""
     layers, hidden, _ = SIZES[model]
-    per_token = flop_per_token(gpt(layers, hidden).parameters, layers, hidden, int(stated("sequence")))
+    per_token = flop_per_token(gpt(layers, hidden).parameters, layers, hidden, int(stated_number("sequence")))
     return tokens_per_s * per_token / 1e12
 
 
@@ -183,14 +183,14 @@ def _in_float32() -> bool:
 
 
 def _ranked_names(ranked: pd.Series) -> str:
-    return joined(_NAMES[strategy] for strategy in ranked.index)
+    return figures_text(_NAMES[strategy] for strategy in ranked.index)
 
 
 def _projected_speedups(least: bool) -> Any:
     last = published("gpt2_projection").iloc[-1]
     if least:
         return last["gpus"] * (1 - last["communication_percent"] / 100)
-    return joined(last[["ddp_speedup", "fsdp_speedup"]].tolist())
+    return figures_text(last[["ddp_speedup", "fsdp_speedup"]].tolist())
 
 
 FIGURES = {
@@ -201,21 +201,27 @@ FIGURES = {
         lambda: 1 / kept_share("fsdp_full", GPUS),
         lambda _, most: None if saving_bounds("fsdp_full")[1] <= most else False,
     ),
-    "larger_batch": Figures(lambda: stated("larger batch by sharding"), _room, le),
-    "memory_at_64": Figures(lambda: stated("memory of 64 sequences"), lambda: _at_batch(64) * MIB / 1e9, within(1.1)),
-    "parameter_count": Figures(lambda: stated("parameters"), lambda: MODEL.parameters, eq),
+    "larger_batch": Figures(lambda: stated_number("larger batch by sharding"), _room, le),
+    "memory_at_64": Figures(
+        lambda: stated_number("memory of 64 sequences"), lambda: _at_batch(64) * MIB / 1e9, within(1.1)
+    ),
+    "parameter_count": Figures(lambda: stated_number("parameters"), lambda: MODEL.parameters, eq),
     "gradient_only_saving": Figures(
         lambda: saving_bounds("fsdp_grad")[0],
         _gradient_only,
         lambda _, measured: bool(saving_bounds("fsdp_grad")[1] <= measured <= saving_bounds("fsdp_grad")[2]),
     ),
-    "parts": Figures(lambda: joined(_parts()[0]), lambda: joined(_parts()[1]), eq),
-    "activations": Figures(lambda: stated("most activations"), lambda: memory_line()[0] * stated("micro-batch"), SAME),
-    "projected_memory": Figures(lambda: joined(_projected()[0]), lambda: joined(_projected()[1]), _projection_holds),
+    "parts": Figures(lambda: figures_text(_parts()[0]), lambda: figures_text(_parts()[1]), eq),
+    "activations": Figures(
+        lambda: stated_number("most activations"), lambda: memory_line()[0] * stated_number("micro-batch"), SAME
+    ),
+    "projected_memory": Figures(
+        lambda: figures_text(_projected()[0]), lambda: figures_text(_projected()[1]), _projection_holds
+    ),
     # Of the profile.
     "exposed": Figures(
-        lambda: joined(_exposed()[0]),
-        lambda: joined(_exposed()[1].round(1)),
+        lambda: figures_text(_exposed()[0]),
+        lambda: figures_text(_exposed()[1].round(1)),
         lambda *_: bool(((_exposed()[1] - _exposed()[0]).abs() < 0.1).all()),
     ),
     "gathered_by_gradient_only": Figures(
@@ -228,7 +234,7 @@ FIGURES = {
         lambda: _kernel_ms()["ddp"],
         lambda *_: bool(((_kernel_ms() - _breakdown()["kernel_ms"]).abs() <= 0.15).all()),
     ),
-    "collectives_called": Figures(lambda: joined(_calls()[0]), lambda: joined(_calls()[1]), eq),
+    "collectives_called": Figures(lambda: figures_text(_calls()[0]), lambda: figures_text(_calls()[1]), eq),
     # Of speed.
     "rate_in_float32": Figures(
         lambda: round(tflops(LARGE, printed_rate())),
@@ -247,8 +253,8 @@ FIGURES = {
         lambda _, precision: precision != "float32",
     ),
     "fewer_all_reduces": Figures(
-        lambda: stated("fewer all-reduces by accumulation"),
-        lambda: stated("global batch") / (2 * stated("micro-batch")),
+        lambda: stated_number("fewer all-reduces by accumulation"),
+        lambda: stated_number("global batch") / (2 * stated_number("micro-batch")),
         SAME,
     ),
     "projected_speed": Figures(
@@ -257,8 +263,8 @@ FIGURES = {
         lambda speedups, least: min(float(speedup) for speedup in speedups.split(", ")) >= 0.98 * least,
     ),
     "links": Figures(
-        lambda: joined([stated("PCIe"), stated("NVLink")]),
-        lambda: joined([H100.pcie_gb_per_s, round(stated("NVLink") / 2)]),
+        lambda: figures_text([stated_number("PCIe"), stated_number("NVLink")]),
+        lambda: figures_text([H100.pcie_gb_per_s, round(stated_number("NVLink") / 2)]),
         eq,
     ),
 }

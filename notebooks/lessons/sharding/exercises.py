@@ -71,7 +71,7 @@ judge = judge_of(
         ),
         Mistake("together", lambda p, n, stage: n * held_bytes(p, n, stage), "that is what all ranks hold together"),
     ),
-    asked="a number of bytes",
+    result_form="a number of bytes",
     rule="add the four parts, and divide by the ranks those that the stage shards",
     merit="every stage holds the right bytes",
 )
@@ -121,7 +121,7 @@ judge_stage = judge_of(
         ),
         Mistake("below", lambda p, n, gpu, kept: _stage(p, n, gpu - kept - 1), "what fills the GPU exactly still fits"),
     ),
-    asked="a stage from 0 to 3, or None",
+    result_form="a stage from 0 to 3, or None",
     rule="take the least stage whose parameters, gradients, states and activations together fit the GPU",
     merit="the least stage that fits is found, and None where none does",
 )

@@ -47,7 +47,7 @@ def _reports(random: Random) -> list:
     return drawn
 
 
-def _time(report: list) -> float:
+def _report_time(report: list) -> float:
     return report[1]
 
 
@@ -56,13 +56,13 @@ def _errors(reports: list[list]) -> list[list]:
     return [report for report in reports if "connection" not in report[2]]
 
 
-def _silent(ranks: int, reports: list[list]) -> int:
+def _silent_rank(ranks: int, reports: list[list]) -> int:
     return min({*range(ranks)} - {report[0] for report in reports})
 
 
 def _cause(ranks: int, reports: list[list]) -> int:
     errors = _errors(reports)
-    return min(errors, key=_time)[0] if errors else _silent(ranks, reports)
+    return min(errors, key=_report_time)[0] if errors else _silent_rank(ranks, reports)
 
 
 judge_place = judge_of(
@@ -78,7 +78,7 @@ judge_place = judge_of(
         Mistake("global_rank", lambda rank, gpus: [rank // gpus, rank], "GPUs are numbered from 0 on every node"),
         Mistake("one_node", lambda rank, gpus: [0, rank], "there are more ranks than one node has GPUs"),
     ),
-    asked="a list of two whole numbers, the node and the GPU",
+    result_form="a list of two whole numbers, the node and the GPU",
     rule="ranks fill node 0 first, one GPU after another, then node 1; both numbers count from 0",
     merit="every rank has a GPU of its own, and node after node is filled",
 )
@@ -95,19 +95,21 @@ judge_cause = judge_of(
         ),
         Mistake(
             "earliest",
-            lambda ranks, reports: min(reports, key=_time)[0],
+            lambda ranks, reports: min(reports, key=_report_time)[0],
             "that rank only lost its connection to the one that failed",
         ),
         Mistake(
             "latest",
-            lambda ranks, reports: max(_errors(reports), key=_time)[0],
+            lambda ranks, reports: max(_errors(reports), key=_report_time)[0],
             "the first failure is the error with the smallest time",
         ),
         Mistake(
-            "silent_first", _silent, "another rank reported an error of its own: blame a silent rank only if none did"
+            "silent_first",
+            _silent_rank,
+            "another rank reported an error of its own: blame a silent rank only if none did",
         ),
     ),
-    asked="the number of a rank",
+    result_form="the number of a rank",
     rule="take the earliest error that is no lost connection; if there is none, the rank that reported nothing",
     merit="ranks that only lost their connection are not blamed, and a rank that was killed is found by its silence",
 )

@@ -52,7 +52,7 @@ def _rings(random: Random) -> list:
     return drawn
 
 
-def _parts(text: str) -> list[tuple[int, int]]:
+def _cpu_ranges(text: str) -> list[tuple[int, int]]:
     if text == "N/A":
         return []
     ends = [part.split("-") for part in text.split(",")]
@@ -71,36 +71,36 @@ def _distance(path: str) -> tuple[int, int]:
 judge_cpus = judge_of(
     "cpus",
     _affinities(Random(0)),
-    lambda text: [cpu for first, last in _parts(text) for cpu in range(first, last + 1)],
+    lambda text: [cpu for first, last in _cpu_ranges(text) for cpu in range(first, last + 1)],
     (
         Mistake(
             "end_left_out",
-            lambda text: [cpu for first, last in _parts(text) for cpu in range(first, last)],
+            lambda text: [cpu for first, last in _cpu_ranges(text) for cpu in range(first, last)],
             "the last CPU of a range belongs to it, and `range` stops before its end",
             throughout=True,
         ),
         Mistake(
             "ends_only",
-            lambda text: [cpu for pair in _parts(text) for cpu in dict.fromkeys(pair)],
+            lambda text: [cpu for pair in _cpu_ranges(text) for cpu in dict.fromkeys(pair)],
             "a range stands for all CPUs from its first to its last",
         ),
         Mistake(
             "first_part",
-            lambda text: list(range(_parts(text)[0][0], _parts(text)[0][1] + 1)),
+            lambda text: list(range(_cpu_ranges(text)[0][0], _cpu_ranges(text)[0][1] + 1)),
             "there may be several ranges, with commas between them",
         ),
         Mistake(
             "one_range",
-            lambda text: list(range(_parts(text)[0][0], _parts(text)[-1][1] + 1)),
+            lambda text: list(range(_cpu_ranges(text)[0][0], _cpu_ranges(text)[-1][1] + 1)),
             "CPUs between two ranges do not belong to the GPU",
         ),
         Mistake(
             "text",
-            lambda text: [str(cpu) for first, last in _parts(text) for cpu in range(first, last + 1)],
+            lambda text: [str(cpu) for first, last in _cpu_ranges(text) for cpu in range(first, last + 1)],
             "CPUs are numbers, and these are texts: use `int`",
         ),
     ),
-    asked="a list of CPU numbers",
+    result_form="a list of CPU numbers",
     rule="each part between commas is one CPU (5) or a range with both its ends (0-3), and N/A stands for no CPU",
     merit="ranges, single CPUs and N/A are all read",
 )
@@ -134,7 +134,7 @@ judge_hop = judge_of(
             "only neighbours in the ring send to each other",
         ),
     ),
-    asked='the class of a path, such as "NV18" or "SYS"',
+    result_form='the class of a path, such as "NV18" or "SYS"',
     rule=f"the order is {_ORDER}",
     merit="every neighbour counts, the last GPU and the first as well, and NVLinks are compared by their number",
 )

@@ -52,7 +52,7 @@ def between_gpus(worker: Worker, point: SimpleNamespace) -> None:
         origin = worker.state
         device = f"cuda:{point.target}" if origin.is_cuda else "cpu"
         target = torch.zeros_like(origin, device=device)
-        timed(worker, lambda: target.copy_(origin, non_blocking=True), lambda: target)
+        record_copies(worker, lambda: target.copy_(origin, non_blocking=True), lambda: target)
 
 
 def between_processes(worker: Worker, point: SimpleNamespace) -> None:
@@ -64,7 +64,7 @@ def between_processes(worker: Worker, point: SimpleNamespace) -> None:
             dist.recv(received, point.target)
             return received
 
-        timed(worker, lambda: dist.send(worker.state, point.target), arrived)
+        record_copies(worker, lambda: dist.send(worker.state, point.target), arrived)
     elif worker.rank == point.target:
         for _ in range(worker.plan.warm_ups + worker.plan.repeats):
             dist.recv(received, point.source)
@@ -83,15 +83,15 @@ def with_host(worker: Worker, point: SimpleNamespace) -> None:
             target.copy_(origin, non_blocking=pinned)
 
         if point.together:
-            timed(worker, copy, lambda: target, before=worker.barrier)
+            record_copies(worker, copy, lambda: target, before=worker.barrier)
             return
         for rank in range(worker.gpus):
             if rank == worker.rank:
-                timed(worker, copy, lambda: target)
+                record_copies(worker, copy, lambda: target)
             worker.barrier()
 
 
-def timed(worker: Worker, copy: Callable, arrived: Callable, before: Callable = lambda: None) -> None:
+def record_copies(worker: Worker, copy: Callable, arrived: Callable, before: Callable = lambda: None) -> None:
     """Record each repeat of a copy: its seconds, its GB/s (10^9 bytes per second), and whether the bytes arrived."""
     plan, size = worker.plan, worker.state.nbytes
     timings = [*worker.time(copy, warm_ups=plan.warm_ups, repeats=plan.repeats, before=before)]

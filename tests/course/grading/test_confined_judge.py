@@ -8,7 +8,7 @@ from labkit.course.exercises import cases_of, exercise_of
 from labkit.course.grading import confine
 from labkit.course.grading import confined_judge as judged_module
 from labkit.course.grading.confine import NAMESPACES, Limits
-from labkit.course.grading.confined_judge import judge, packed
+from labkit.course.grading.confined_judge import files_of_modules, judge
 from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, RIGHT, UNANSWERED, WRONG
 
@@ -225,7 +225,7 @@ def test_a_broadcast_that_changes_the_source_before_is_wrong():
 
 
 def test_only_what_an_answer_may_import_is_packed():
-    files = packed(("labkit.engine.called_function", *cases_of("precision_memory.peak_bytes").may_import))
+    files = files_of_modules(("labkit.engine.called_function", *cases_of("precision_memory.peak_bytes").may_import))
     with_code = [name for name, text in files.items() if text]
     assert sorted(with_code) == ["lib/labkit/engine/called_function.py", "lib/labkit/theory/transformer.py"]
     assert "def activations" in files["lib/labkit/theory/transformer.py"]
@@ -235,7 +235,7 @@ def test_only_what_an_answer_may_import_is_packed():
 @pytest.mark.parametrize("lab", ["broadcast", "benchmarking"])
 def test_what_tries_an_answer_brings_no_reference_solution(lab):
     for name in importlib.import_module(f"lessons.{lab}").check.names:
-        code = "\n".join(packed(cases_of(f"{lab}.{name}").may_import).values())
+        code = "\n".join(files_of_modules(cases_of(f"{lab}.{name}").may_import).values())
         assert f"def {name}(" not in code
 
 

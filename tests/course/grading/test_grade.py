@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from labkit.course.copies import NOTEBOOKS
 from labkit.course.grading import grade as grade_module
-from labkit.course.grading.grade import asked
+from labkit.course.grading.grade import exercises_to_grade
 from labkit.course.grading.handout import hand_out, set_up_nbgrader
 from labkit.course.grading.submissions import answers_in, submissions
 from labkit.course.source import code_of
@@ -228,8 +228,8 @@ def test_links_lead_nowhere(tmp_path):
 def test_exercises_are_those_that_somebody_answered_or_that_are_named(tmp_path):
     hand_in(tmp_path / "ada", cell("1"))
     found = submissions(tmp_path)
-    assert asked(found) == [DEVICES, "accounting.compute_bound_batch"]
-    assert {name.partition(".")[0] for name in asked(found, ["pipeline"])} == {"pipeline"}
+    assert exercises_to_grade(found) == [DEVICES, "accounting.compute_bound_batch"]
+    assert {name.partition(".")[0] for name in exercises_to_grade(found, ["pipeline"])} == {"pipeline"}
 
 
 @pytest.mark.parametrize("arguments", [["/no/such/folder"], ["."], ["FOLDER", "--notebooks", "77"]])

@@ -140,7 +140,7 @@ def test_autograde_runs_nothing_where_nothing_confines_answers_unless_it_is_aske
 
     from labkit.course.grading.nbgrader_steps import JudgeAnswers
 
-    monkeypatch.setattr(confine, "fault_of", lambda kind: "not here")
+    monkeypatch.setattr(confine, "confinement_fault", lambda kind: "not here")
     confine.confinement.cache_clear()
     notebook = nbformat.read(course / "submitted" / "right" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb", as_version=4)
     student = {"nbgrader": {"student": "right"}}

@@ -13,9 +13,9 @@ from made_attention import DEVICE, LAYOUTS, LIMITS, LIMITS_ROUNDED, Problem, ass
 from torch.nn.functional import scaled_dot_product_attention
 
 from lessons.attention.plan import PRECISIONS
-from lessons.attention.worker import TENSORS, attended, error
+from lessons.attention.worker import TENSORS, outputs_and_gradients, scaled_error
 from lessons.attention.worker.flash import PADDED, flash
-from lessons.attention.worker.measuring import Watch, kept
+from lessons.attention.worker.measuring import OperatorWatch, kept_sizes
 from lessons.attention.worker.plain import exact, tiled
 
 LENGTHS = st.integers(1, 70) | st.sampled_from([16, 32, 33, PADDED, PADDED + 1])
@@ -40,7 +40,7 @@ PROBLEMS = st.builds(
 @given(problem=PROBLEMS)
 def test_values_and_gradients_are_float64s(attention, problem):
     tensors = problem.tensors()
-    found = attended(attention, *tensors, problem.causal)
+    found = outputs_and_gradients(attention, *tensors, problem.causal)
     rounded = attention is tiled or DEVICE.type == "cuda"  # kernels on a CPU are given float32
     assert_exact(found, tensors, problem.causal, LIMITS_ROUNDED if rounded else LIMITS)
 
@@ -51,7 +51,7 @@ def test_values_and_gradients_are_float64s(attention, problem):
 def test_one_key_of_the_shape_of_the_log_sum_exp(attention, queries, leading):
     """K and V, kept as (heads, 1, d), then have the log-sum-exp's shape (…, Nq), and must not be taken for it."""
     tensors = Problem(leading, queries, 1, queries).tensors()
-    assert_exact(attended(attention, *tensors, False), tensors, False)
+    assert_exact(outputs_and_gradients(attention, *tensors, False), tensors, False)
 
 
 @ours
@@ -73,20 +73,20 @@ def test_scores_of_ten_thousand(times, shift, causal):
         q[..., 0] += shift
         k[..., 0] += abs(shift)
     assert (q @ k.mT / 4).abs().max() > 1e4
-    found, wanted = attended(flash, q, k, v, do, causal), exact(q, k, v, do, causal)
+    found, wanted = outputs_and_gradients(flash, q, k, v, do, causal), exact(q, k, v, do, causal)
     assert all(torch.isfinite(found[name]).all() for name in TENSORS)
     # float32 has 0.001 between neighbours at 1e4, and that is how well a score is known.
-    assert max(error(found[name], wanted[name]) for name in ("O", "L", "dV")) < 1e-2
+    assert max(scaled_error(found[name], wanted[name]) for name in ("O", "L", "dV")) < 1e-2
 
 
 @ours
 def test_what_is_kept_and_made_is_linear(attention):
     (heads, queries, keys, width), number = (2, 200, 160, 20), 4  # bytes of a float32
     q, k, v, do = Problem((heads,), queries, keys, width).tensors()
-    found = kept(lambda: attention(q, k, v, True))
+    found = kept_sizes(lambda: attention(q, k, v, True))
     assert found["largest_kept"] == heads * max(queries, keys) * width
     assert found["kept_bytes"] == number * heads * ((2 * queries + 2 * keys) * width + queries)
-    with Watch() as watch:
+    with OperatorWatch() as watch:
         torch.autograd.grad(attention(q, k, v, True), (q, k, v), do)
     assert watch.largest <= number * heads * queries * width, "no tensor is larger than an input"
     assert (watch.products == 0) == (attention is flash), "kernels do the work, not torch's products"
@@ -96,9 +96,9 @@ def test_what_is_kept_and_made_is_linear(attention):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_same_bits_every_time_and_whatever_else_is_in_the_batch(precision, causal):
     q, k, v, do = Problem((3,), precision=precision).tensors()
-    found, again = (attended(flash, q, k, v, do, causal) for _ in range(2))
+    found, again = (outputs_and_gradients(flash, q, k, v, do, causal) for _ in range(2))
     one = [x.detach()[1:2].requires_grad_() for x in (q, k, v)]
-    alone = attended(flash, *one, do[1:2], causal)
+    alone = outputs_and_gradients(flash, *one, do[1:2], causal)
     for name in TENSORS:
         assert torch.equal(found[name], again[name])
         assert torch.equal(found[name][1:2], alone[name])
@@ -107,7 +107,7 @@ def test_the_same_bits_every_time_and_whatever_else_is_in_the_batch(precision, c
 @pytest.mark.parametrize("wanting", ["q", "k", "v", "qk", "qv", "kv"])
 def test_only_what_wants_a_gradient_gets_one(wanting):
     q, k, v, do = Problem().tensors()
-    every = attended(flash, q, k, v, do, True)
+    every = outputs_and_gradients(flash, q, k, v, do, True)
     some = {name: x.detach().requires_grad_(name in wanting) for name, x in zip("qkv", (q, k, v), strict=True)}
     flash(*some.values(), True).backward(do)
     for name, x in some.items():
@@ -117,7 +117,7 @@ def test_only_what_wants_a_gradient_gets_one(wanting):
 
 def test_without_autograd_it_gives_the_same():
     q, k, v, do = Problem().tensors()
-    wanted = attended(flash, q, k, v, do, True)["O"]
+    wanted = outputs_and_gradients(flash, q, k, v, do, True)["O"]
     with torch.no_grad():
         o = flash(q, k, v, True)
     assert o.grad_fn is None and torch.equal(o, wanted)
@@ -126,7 +126,7 @@ def test_without_autograd_it_gives_the_same():
 
 def test_a_gradient_that_is_one_number_everywhere():
     q, k, v, do = Problem((2, 1)).tensors()
-    wanted = attended(flash, q, k, v, torch.ones_like(do), False)
+    wanted = outputs_and_gradients(flash, q, k, v, torch.ones_like(do), False)
     for name, x in zip(TENSORS[2:], torch.autograd.grad(flash(q, k, v).sum(), (q, k, v)), strict=True):
         assert torch.equal(x, wanted[name])
 

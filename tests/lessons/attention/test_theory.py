@@ -12,7 +12,7 @@ from made_attention import Problem
 from lessons.attention import theory
 from lessons.attention.charts import tiles_chart
 from lessons.attention.theory import FULL, PARTLY, SKIPPED, Running, example, merged, rescale, tiled
-from lessons.attention.worker import attended
+from lessons.attention.worker import outputs_and_gradients
 from lessons.attention.worker.flash import flash
 
 EXACT = 1e-12
@@ -180,7 +180,7 @@ def test_work_is_what_the_target_takes():
 def test_least_bytes_are_those_of_what_goes_in_and_out():
     tensors = Problem((3,), 20, 31, 24, precision="bfloat16").tensors()
     q, k, v, do = tensors
-    o, lse, dq, dk, dv = attended(flash, *tensors, True).values()
+    o, lse, dq, dk, dv = outputs_and_gradients(flash, *tensors, True).values()
     phases = {"forward": (q, k, v, o, lse), "backward": (q, k, v, o, do, lse, dq, dk, dv)}
     for phase, moved in phases.items():
         assert theory.least_bytes(phase, 20, 31, 24, 2, heads=3) == sum(x.nbytes for x in moved)

@@ -7,8 +7,8 @@ import torch
 import triton
 from made_attention import Problem, assert_exact
 
-from lessons.attention.worker import attended, measuring
 from lessons.attention.worker import flash as kernels
+from lessons.attention.worker import measuring, outputs_and_gradients
 from lessons.attention.worker.measuring import CANDIDATES, Tile
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def test_every_tile_gives_the_same(problem, tile, described, monkeypatch):
     monkeypatch.setattr(kernels, "tile_for", lambda name, *_: tile if name == kernel else FEW)
     past = max(tile.rows, tile.columns)  # then some tiles are full, some on the diagonal, some over the edge
     tensors = Problem((1,), past + 9, past + 21, width, precision=precision).tensors()
-    assert_exact(attended(kernels.flash, *tensors, True), tensors, True)
+    assert_exact(outputs_and_gradients(kernels.flash, *tensors, True), tensors, True)
 
 
 class Launches:

@@ -81,7 +81,7 @@ def test_one_wrong_element_on_any_rank_is_a_wrong_result(monkeypatch, own, other
             values.copy_(torch.maximum(values, torch.tensor([3.0, others, 99.0, 2.0, 8.0, 6.0, 4.0])))
 
     monkeypatch.setattr(timing.dist, "all_reduce", all_reduce)
-    row = timing.timed(worker, SimpleNamespace(clock="in flight", in_flight=2), call, None)
+    row = timing.timing_fields(worker, SimpleNamespace(clock="in flight", in_flight=2), call, None)
     assert row["status"] == status
     assert row["first_seconds"] == 3, "the slowest rank counts"
     assert (row["seconds"], row["repeats"]) == (5.0, 4), "the warm-up's 99 s are in no median"

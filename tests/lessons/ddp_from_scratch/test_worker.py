@@ -18,7 +18,7 @@ from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
 from lessons.ddp_from_scratch.theory import MIB
 from lessons.ddp_from_scratch.worker.equality import Probe, samples_of
-from lessons.ddp_from_scratch.worker.issued import Issued, wrap
+from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 from lessons.ddp_from_scratch.worker.replicas import Bucketed
 from lessons.ddp_from_scratch.worker.steps import run_point
 
@@ -249,7 +249,7 @@ def test_a_point_out_of_memory_leaves_the_model_as_it_was(alone, strategy):
         run_point(worker, point)
     assert all(weight.grad is None for weight in model.parameters())
     batch = torch.zeros(1, plan.sequence, dtype=torch.long)
-    assert Issued(model).during(lambda: model(batch, batch), lambda: None)["collectives"] == 0
+    assert IssueOrder(model).during(lambda: model(batch, batch), lambda: None)["collectives"] == 0
 
 
 def test_noting_ends_with_an_error():
@@ -257,7 +257,7 @@ def test_noting_ends_with_an_error():
         raise torch.OutOfMemoryError
 
     layer = nn.Linear(2, 2)
-    noted = Issued(layer)
+    noted = IssueOrder(layer)
     with pytest.raises(torch.OutOfMemoryError):
         noted.during(lambda: layer(torch.ones(1, 2)).sum(), out_of_memory)
     before = len(noted.events)

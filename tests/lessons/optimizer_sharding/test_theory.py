@@ -14,8 +14,8 @@ from lessons.optimizer_sharding.theory import (
     fullest_bucket,
     least_excess,
     ledger,
-    loads,
     owned_elements,
+    rank_loads,
     sent_s,
     shards,
     stage,
@@ -30,17 +30,17 @@ def test_shards_have_every_element_once(sizes, ranks):
     parts = shards(sizes, ranks)
     owners = [(number, at) for part in parts for number, begin, end in part for at in range(begin, end)]
     assert sorted(owners) == [(number, at) for number, size in enumerate(sizes) for at in range(size)]
-    held = loads(sizes, ranks, "by elements")
+    held = rank_loads(sizes, ranks, "by elements")
     assert max(held) <= math.ceil(sum(sizes) / ranks)
     for rule in RULES:
-        assert sum(loads(sizes, ranks, rule)) == sum(sizes)
+        assert sum(rank_loads(sizes, ranks, rule)) == sum(sizes)
 
 
 def test_rules():
-    assert loads([100, 1, 1, 100], 2, "by number") == [101, 101]
-    assert loads([100, 1, 100, 1], 2, "by number") == [200, 2]
-    assert loads([100, 1, 100, 1], 2, "whole parameters") == [101, 101]
-    assert loads([100, 1, 1], 2, "whole parameters") == [100, 2]
+    assert rank_loads([100, 1, 1, 100], 2, "by number") == [101, 101]
+    assert rank_loads([100, 1, 100, 1], 2, "by number") == [200, 2]
+    assert rank_loads([100, 1, 100, 1], 2, "whole parameters") == [101, 101]
+    assert rank_loads([100, 1, 1], 2, "whole parameters") == [100, 2]
     assert excess([100, 2]) == pytest.approx(100 / 51 - 1)
     assert least_excess([100, 1, 1], 2) == pytest.approx(100 / 51 - 1)
     assert least_excess([1, 1], 2) == 0

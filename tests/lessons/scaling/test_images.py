@@ -14,7 +14,7 @@ from labkit.theory.resnet import CLASSES, flop_per_image
 from labkit.tools.images import NoImages, fetch
 from lessons.scaling.theory import model
 from lessons.scaling.worker.glyphs import FACES, glyphs, masks
-from lessons.scaling.worker.images import Feed, Images, augmented, load, read
+from lessons.scaling.worker.images import Feed, Images, augmented, load, read_images
 from lessons.scaling.worker.resnet import ResNet
 
 CPU = torch.device("cpu")
@@ -55,7 +55,7 @@ def test_an_archive_is_fetched_checked_and_read(tmp_path, small_files):
     assert {file.name for file in tmp_path.iterdir()} == {"a.tar.gz", "data"}
     assert [file.name for file in folder.parent.iterdir()] == ["cifar-10"], "nothing of the download is left"
     assert resnet.kind_here(folder) == resnet.CIFAR
-    found = read(folder, resnet.TRAINING_FILES)
+    found = read_images(folder, resnet.TRAINING_FILES)
     assert found.pixels.shape == (5 * RECORDS, 3, 32, 32)
     assert found.labels.tolist() == 5 * [0, 1, 2, 3]
     assert found.pixels[:, 0, 0, 0].tolist() == [number for number in range(5) for _ in range(RECORDS)]

@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt
 from labkit.theory.shapes import elements
-from labkit.worker.counting import Saved
+from labkit.worker.counting import SavedTensors
 from lessons.sharding.plan import Batches, Profiles
 from lessons.sharding.worker.gpt import Gpt, samples
 
@@ -110,11 +110,11 @@ def test_activations_are_what_a_forward_keeps(knobs, micro_batch):
     plan = small(**knobs)
     model, point = built(plan, micro_batch=micro_batch)
     predicted = activations(plan.layers, plan.hidden, plan.heads, point.vocabulary, micro_batch, plan.sequence)
-    with (saved := Saved()):
+    with (saved := SavedTensors()):
         model(*samples(plan, micro_batch, 0))
     assert saved.bytes == pytest.approx(predicted, rel=0.01)
     plain, _ = built(plan, micro_batch=micro_batch, attention="plain")
-    with (saved := Saved()):
+    with (saved := SavedTensors()):
         plain(*samples(plan, micro_batch, 0))
     assert saved.bytes > 1.05 * predicted, "plain attention keeps its scores, too"
 

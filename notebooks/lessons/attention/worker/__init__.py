@@ -19,11 +19,11 @@ from labkit.engine.worker import Worker
 from lessons.attention.plan import PROBE, Errors, Memory, Plain, Trial
 from lessons.attention.worker.implementations import ATTENTIONS, implementation
 from lessons.attention.worker.measuring import (
-    Watch,
-    captured,
-    kept,
-    launched,
-    peaks,
+    OperatorWatch,
+    graph_times_ms,
+    kept_sizes,
+    launch_times_ms,
+    peak_sizes_mib,
     summary,
     unsynchronised_ms,
 )
@@ -88,14 +88,14 @@ class Work:
         """Record forward and both as a CUDA graph replays them; tiles are chosen before, outside of it."""
         self.both()
         with torch.no_grad():
-            times = captured(self.forward)
+            times = graph_times_ms(self.forward)
         self.worker.record(phase="forward", **summary(times))
 
         def both() -> None:  # leaves of its own: a graph may not depend on a stream outside
             leaves = tuple(x.detach().requires_grad_() for x in self.inputs)
             torch.autograd.grad(self.attention(*leaves, self.point.causal), leaves, self.do)
 
-        self.worker.record(phase="both", **summary(captured(both)))
+        self.worker.record(phase="both", **summary(graph_times_ms(both)))
 
     def weigh(self) -> None:
         """Record what is kept for backward, and the memory there is at most.
@@ -105,21 +105,21 @@ class Work:
         """
         if self.point.implementation == "flash" and self.worker.device.type == "cuda":
             self.both()
-        memory = {} if self.point.implementation == "compiled" else kept(self.forward)
-        self.worker.record(phase="memory", **memory | peaks(self.worker, self.forward, self.do, self.inputs))
+        memory = {} if self.point.implementation == "compiled" else kept_sizes(self.forward)
+        self.worker.record(phase="memory", **memory | peak_sizes_mib(self.worker, self.forward, self.do, self.inputs))
 
     def _backward(self) -> Callable[[], object]:
         o = self.forward()
         return lambda: torch.autograd.grad(o, self.inputs, self.do, retain_graph=True)
 
     def _record(self, phase: str, work: Callable[[], object]) -> None:
-        self.worker.record(phase=phase, **summary(launched(self.worker, work, self.repeat_ms)))
+        self.worker.record(phase=phase, **summary(launch_times_ms(self.worker, work, self.repeat_ms)))
 
 
 TENSORS = ("O", "L", "dQ", "dK", "dV")
 
 
-def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+def scaled_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
     """Return the largest |found − wanted| / (1 + |wanted|): the least t at which allclose(rtol=t, atol=t) holds."""
     return ((found.double() - wanted).abs() / (1 + wanted.abs())).max().item()
 
@@ -133,7 +133,7 @@ def row_lse(o: torch.Tensor, q: torch.Tensor) -> torch.Tensor | None:
     return saved[-1] if saved and saved[-1] is not None and saved[-1].shape == q.shape[:-1] else None
 
 
-def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
+def outputs_and_gradients(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.Tensor]:
     """Return O, L (where it was kept) and the gradients."""
     o = attention(q, k, v, causal)
     lse = row_lse(o, q)
@@ -144,10 +144,12 @@ def attended(attention: Callable, q, k, v, do, causal: bool) -> dict[str, torch.
 def errors(point: SimpleNamespace, device: torch.device) -> dict:
     """Return the error of each tensor, and whether a second run gives the same bits."""
     q, k, v, do = _tensors(point, point.queries, point.keys, device)
-    first, second = (attended(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2))
+    first, second = (
+        outputs_and_gradients(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2)
+    )
     wanted = exact(q, k, v, do, point.causal)
     same = all(torch.equal(first[name], second[name]) for name in first)
-    return {f"{name}_error": error(first[name], wanted[name]) for name in first} | {"same_bits": same}
+    return {f"{name}_error": scaled_error(first[name], wanted[name]) for name in first} | {"same_bits": same}
 
 
 def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
@@ -160,18 +162,18 @@ def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
     """
     attention = ATTENTIONS[point.variant]
     q, k, v, do = _tensors(point, point.sequence, point.sequence, device)
-    full, causal = (attended(attention, q, k, v, do, mask) for mask in (False, True))
+    full, causal = (outputs_and_gradients(attention, q, k, v, do, mask) for mask in (False, True))
     wanted, wanted_causal = (exact(q, k, v, do, mask) for mask in (False, True))
     square = point.heads * point.sequence**2 * q.element_size()
-    with Watch() as forward:
+    with OperatorWatch() as forward:
         o = attention(q, k, v, True)
-    with Watch() as backward:
+    with OperatorWatch() as backward:
         torch.autograd.grad(o, (q, k, v), do)
-    ahead, early = _probed(attention, device, point.seed)
+    ahead, early = _mask_readings(attention, device, point.seed)
     return {
-        "all_error": error(full["O"], wanted["O"]),
-        "causal_error": error(causal["O"], wanted_causal["O"]),
-        "gradient_error": max(error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
+        "all_error": scaled_error(full["O"], wanted["O"]),
+        "causal_error": scaled_error(causal["O"], wanted_causal["O"]),
+        "gradient_error": max(scaled_error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
         "keeps_lse": "L" in causal,
         "sees_ahead": ahead,
         "early_weight": early,
@@ -181,7 +183,7 @@ def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
     }
 
 
-def _probed(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:
+def _mask_readings(attention: Callable, device: torch.device, seed: int) -> tuple[int, float]:
     """Return how far ahead queries see under a mask, and the largest excess of a probability without one.
 
     With V the identity, O is the matrix of probabilities itself.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from lessons.attention.worker import backward, forward
-from lessons.attention.worker.launching import Described, Launch, blocks, launch
+from lessons.attention.worker.launching import DescribedTensor, Launch, block_count, launch
 from lessons.attention.worker.measuring import Tile, tile_for
 
 PADDED = 128  # rows per head are padded to a multiple of it, so that no block of queries needs a mask for them
@@ -63,7 +63,7 @@ def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor,
     def launch_forward(tile: Tile) -> None:
         block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         arguments = (block(q), side(k), side(v), block(o), lse, queries, keys, width, scale)
-        _launch(forward.forward, (blocks(queries, tile.rows), heads, 1), tile, kernel_constants, arguments)
+        _launch(forward.forward, (block_count(queries, tile.rows), heads, 1), tile, kernel_constants, arguments)
 
     launch_forward(tile_for("forward", q, kernel_constants[0], causal, launch_forward))
     return o, lse
@@ -75,7 +75,7 @@ def attention_backward(
     """Return dQ, dK and dV of such tensors; `lse` is (…, Nq)."""
     heads, queries, keys, width = _sizes(q, k)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    padded = blocks(queries, PADDED) * PADDED
+    padded = block_count(queries, PADDED) * PADDED
     of_rows = torch.empty((2 * heads, padded), dtype=torch.float32, device=q.device)  # log-sum-exp to base 2, then δ
     kernel_constants = (_padded_width(width), causal, PRECISION)
     numbers = (queries, keys, padded, width, root * math.log2(math.e), root)
@@ -86,13 +86,13 @@ def attention_backward(
         block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         rows = partial(_matrix, tile, tile.rows, 0)
         arguments = (block(q), side(k), side(v), block(do), side(dk), side(dv), rows(of_rows), *numbers)
-        _launch(backward.keys_values, (blocks(keys, tile.columns), heads, 1), tile, kernel_constants, arguments)
+        _launch(backward.keys_values, (block_count(keys, tile.columns), heads, 1), tile, kernel_constants, arguments)
 
     def launch_queries(tile: Tile) -> None:
         block, side = (partial(_matrix, tile, rows, kernel_constants[0]) for rows in (tile.rows, tile.columns))
         rows = partial(_matrix, tile, tile.rows, 0)
         arguments = (block(q), side(k), side(v), block(do), block(dq), rows(of_rows), *numbers)
-        _launch(backward.queries_, (blocks(queries, tile.rows), heads, 1), tile, kernel_constants, arguments)
+        _launch(backward.queries_, (block_count(queries, tile.rows), heads, 1), tile, kernel_constants, arguments)
 
     launch_keys_values(tile_for("keys_values", q, kernel_constants[0], causal, launch_keys_values))
     launch_queries(tile_for("queries", q, kernel_constants[0], causal, launch_queries))
@@ -161,8 +161,8 @@ def _padded_width(width: int) -> int:
     return max(16, 1 << (width - 1).bit_length())
 
 
-def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.Tensor | Described:
+def _matrix(tile: Tile, rows: int, padded_width: int, x: torch.Tensor) -> torch.Tensor | DescribedTensor:
     """Return x described to the copy engine in blocks of `rows`, where the tile has the host do that; else x itself."""
     if not tile.described:
         return x
-    return Described(x, (1, rows, padded_width) if padded_width else (1, rows))
+    return DescribedTensor(x, (1, rows, padded_width) if padded_width else (1, rows))

@@ -9,7 +9,7 @@ import torch
 
 from lessons.attention.worker import hopper_rows
 from lessons.attention.worker.flash import TILED, Flash, Kernels
-from lessons.attention.worker.launching import Described, Launch, blocks, launch
+from lessons.attention.worker.launching import DescribedTensor, Launch, block_count, launch
 
 ROWS = 128  # of the programs that prepare and finish; rows per head are padded to a multiple of it
 
@@ -54,7 +54,7 @@ def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor,
         rows, columns = kernel.ROWS.value, kernel.COLUMNS.value
         described = _matrix(q, rows), _matrix(k, columns), _matrix(v, columns), _matrix(o, rows)
         heads = math.prod(of_heads)
-        grid = (blocks(queries, kernel.GROUPS.value * rows) * heads, 1, 1)
+        grid = (block_count(queries, kernel.GROUPS.value * rows) * heads, 1, 1)
         arguments = (*described, lse, queries, root * math.log2(math.e))
         return Launch(kernel.forward, grid, arguments, (math.gcd(heads, kernel.SIDE_BY_SIDE),), kernel.OPTIONS)
 
@@ -71,7 +71,7 @@ def attention_backward(
     from lessons.attention.worker import hopper_backward as kernel
 
     shape, (queries, width) = q.shape, q.shape[-2:]
-    heads, padded = math.prod(shape[:-2]), blocks(queries, ROWS) * ROWS
+    heads, padded = math.prod(shape[:-2]), block_count(queries, ROWS) * ROWS
     rows_grid, constants, rows = (padded // ROWS, heads, 1), (width, ROWS, exact), kernel.ROWS.value
     of_rows, factors = torch.empty((3, heads, padded), dtype=torch.float32, device=q.device).tensor_split((2,))
     sums = torch.empty(shape, dtype=torch.int32 if exact else torch.float32, device=q.device)
@@ -84,9 +84,9 @@ def attention_backward(
 
     def one_pass() -> Launch:
         described = [_matrix(x, rows) for x in (q, k, v, do, dk, dv, sums)]
-        grid = (blocks(queries, kernel.GROUPS.value * kernel.COLUMNS.value) * heads, 1, 1)
+        grid = (block_count(queries, kernel.GROUPS.value * kernel.COLUMNS.value) * heads, 1, 1)
         numbers = (queries, padded, heads, root * math.log2(math.e), root)
-        arguments = (*described, Described(of_rows, (rows,), 0), factors, *numbers)
+        arguments = (*described, DescribedTensor(of_rows, (rows,), 0), factors, *numbers)
         return Launch(kernel.backward, grid, arguments, (math.gcd(heads, kernel.SIDE_BY_SIDE), exact), kernel.OPTIONS)
 
     def finish() -> Launch:
@@ -112,6 +112,6 @@ FORWARD_ALONE = Kernels(attention_forward, TILED.backward)
 EXACT = Kernels(attention_forward, partial(attention_backward, exact=True))
 
 
-def _matrix(x: torch.Tensor, rows: int) -> Described:
+def _matrix(x: torch.Tensor, rows: int) -> DescribedTensor:
     """Return x (heads, N, d) described to the copy engine in blocks of `rows`."""
-    return Described(x, (1, rows, x.shape[-1]), 128)
+    return DescribedTensor(x, (1, rows, x.shape[-1]), 128)

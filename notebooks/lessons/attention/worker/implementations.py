@@ -45,10 +45,10 @@ def implementation(name: str) -> Callable[..., torch.Tensor]:
         torch._dynamo.config.recompile_limit = 64
         functorch.donated_buffer = False  # or a backward could not be timed twice over one forward
         return torch.compile(plain, dynamic=False)
-    return OWN.get(name) or _held_to(TORCH[name])
+    return OWN.get(name) or _with_backend(TORCH[name])
 
 
-def _held_to(kernel: SDPBackend) -> Callable[..., torch.Tensor]:
+def _with_backend(kernel: SDPBackend) -> Callable[..., torch.Tensor]:
     def attention(q, k, v, is_causal=False):
         with sdpa_kernel(kernel):
             return scaled_dot_product_attention(q, k, v, is_causal=is_causal)

@@ -18,7 +18,7 @@ DIRECT = triton.__version__.startswith("3.6.")
 MOST_KNOWN = 1024  # launches that are kept
 
 
-class Described(NamedTuple):
+class DescribedTensor(NamedTuple):
     """A tensor (…, N, d) that the host describes to the copy engine as (heads, N, d), moved in blocks of this shape.
 
     Loads beyond its end give zeros, stores and additions there are left out. `swizzle_bytes` is for Gluon: how blocks
@@ -59,7 +59,7 @@ class Launch(NamedTuple):
 
     def plain(self) -> list[Any]:
         """Return the arguments as Triton takes them."""
-        return [value.descriptor() if isinstance(value, Described) else value for value in self.arguments]
+        return [value.descriptor() if isinstance(value, DescribedTensor) else value for value in self.arguments]
 
 
 _compiled: dict[tuple, Any] = {}
@@ -102,7 +102,7 @@ def _direct(compiled: Any, new: Launch) -> tuple[Any, ...]:
     run, flat = compiled.run, []
     of_described = iter(getattr(compiled.metadata, "tensordesc_meta", None) or ())
     for value in new.arguments:
-        if isinstance(value, Described):
+        if isinstance(value, DescribedTensor):
             flat.extend(make_tensordesc_arg(value.descriptor(), next(of_described)))
         else:
             flat.append(value.data_ptr() if isinstance(value, torch.Tensor) else value)
@@ -117,6 +117,6 @@ def _scratch(size: int, alignment: int, stream: int | None) -> Any:
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
-def blocks(n: int, size: int) -> int:
+def block_count(n: int, size: int) -> int:
     """Return how many blocks of `size` cover n."""
     return -(-n // size)

@@ -38,7 +38,7 @@ _UNSYNCHRONISED = 20
 _GRAPH_MS = 8  # one replay of the graph; there are ten
 
 
-def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list[float]:
+def launch_times_ms(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list[float]:
     """Return the milliseconds of each repetition, between two events on the GPU; the L2 cache is cleared before each.
 
     The events stand around what is launched: where the host takes longer to launch than the GPU to work, they tell
@@ -50,7 +50,7 @@ def launched(worker: Worker, work: Callable[[], object], repeat_ms: int) -> list
     return [1e3 * run.seconds for run in worker.time(work, warm_ups=1, repeats=3) if not run.warm_up]
 
 
-def captured(work: Callable[[], object]) -> list[float]:
+def graph_times_ms(work: Callable[[], object]) -> list[float]:
     """Return the milliseconds of `work` in each replay of a CUDA graph of many: the GPU's time alone.
 
     Nothing is launched by the host meanwhile, and the L2 cache keeps what it has (triton.testing.do_bench_cudagraph).
@@ -76,22 +76,22 @@ def summary(times_ms: list[float]) -> dict[str, float]:
     return {"ms": median, "low_ms": low, "high_ms": high, "repeats": len(times_ms)}
 
 
-class Kept:
+class KeptTensor:
     """A tensor for as long as autograd keeps it for backward."""
 
     def __init__(self, x: torch.Tensor):
         self.x = x
 
 
-def kept(work: Callable[[], object]) -> dict[str, int]:
+def kept_sizes(work: Callable[[], object]) -> dict[str, int]:
     """Return `kept_bytes` of the distinct storages that `work` keeps for backward, and `largest_kept` in elements.
 
     What it saved and let go again, as the maximum of a softmax does that is detached, does not count.
     """
-    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
+    alive: weakref.WeakSet[KeptTensor] = weakref.WeakSet()
 
-    def pack(x: torch.Tensor) -> Kept:
-        alive.add(saved := Kept(x.detach()))  # with its graph it would keep itself
+    def pack(x: torch.Tensor) -> KeptTensor:
+        alive.add(saved := KeptTensor(x.detach()))  # with its graph it would keep itself
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.x):
@@ -102,24 +102,27 @@ def kept(work: Callable[[], object]) -> dict[str, int]:
     return {"kept_bytes": sum(storages.values()), "largest_kept": max((x.numel() for x in tensors), default=0)}
 
 
-def peaks(
+def peak_sizes_mib(
     worker: Worker, forward: Callable[[], torch.Tensor], do: torch.Tensor, inputs: tuple[torch.Tensor, ...]
 ) -> dict[str, float]:
     """Return MiB beyond what was there before: at most in forward, held between, at most in backward."""
     with Meter(worker) as meter:
         seen = [x.detach() for x in (*inputs, do)]  # a CPU's count knows them from here on
-        before = meter.held()
+        before = meter.held_bytes()
         meter.reset()
         o = forward()
-        sizes_mib = {"forward_mib": (meter.peak() - before) / MIB, "held_mib": (meter.held() - before) / MIB}
+        sizes_mib = {
+            "forward_mib": (meter.peak_bytes() - before) / MIB,
+            "held_mib": (meter.held_bytes() - before) / MIB,
+        }
         meter.reset()
         torch.autograd.grad(o, inputs, do)
-        sizes_mib["backward_mib"] = (meter.peak() - before) / MIB
+        sizes_mib["backward_mib"] = (meter.peak_bytes() - before) / MIB
         del seen
     return sizes_mib
 
 
-class Watch(TorchDispatchMode):
+class OperatorWatch(TorchDispatchMode):
     """Notes what torch's operators make: the largest tensor, in bytes, and how many of them multiply matrices."""
 
     def __init__(self):

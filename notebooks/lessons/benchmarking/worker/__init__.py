@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from labkit.engine.called_function import function_of
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
-from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as prepare
+from labkit.worker.settings import release_memory, set_precision
 from lessons.benchmarking.plan import Answer, Launches, Products, Profiles, Trial
 from lessons.benchmarking.worker.device import drive
 from lessons.benchmarking.worker.launches import count_kernels, time_launches
@@ -21,7 +21,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point."""
     if isinstance(worker.plan, Products):
         time_products(worker, point)
-        forget(worker)
+        release_memory(worker)
         return
     if worker.rank:
         return
@@ -31,7 +31,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
         put_on_trial(worker, point)
     else:
         run_point(worker, point)
-        forget(worker)
+        release_memory(worker)
 
 
 def run_point(worker: Worker, point: SimpleNamespace) -> None:
@@ -56,5 +56,5 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
 def try_answer(worker: Worker, point: SimpleNamespace) -> None:
     """Append what the student's `timed` returned for one kind of step, and its calls of the simulated device."""
     if not callable(worker.state):
-        worker.state = function_of(Path(worker.plan.answers) / "benchmarking_timed.py", "timed")
+        worker.state = load_function(Path(worker.plan.answers) / "benchmarking_timed.py", "timed")
     worker.record(iteration=0, **drive(worker.state, point.situation))

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from lessons.benchmarking.plan import REFERENCE_LAYERS
-from lessons.benchmarking.worker.profiles import watched
-from lessons.benchmarking.worker.steps import TrainingLoop, captured, time_work
+from lessons.benchmarking.worker.profiles import profiled
+from lessons.benchmarking.worker.steps import TrainingLoop, graph_replay, time_work
 
 
 class Reference:
@@ -49,10 +49,10 @@ def time_launches(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) ->
         warm_up = iteration < worker.plan.warm_ups
         worker.record(entry="launch", mode="eager", iteration=iteration, warm_up=warm_up, **times)
     if worker.device.type == "cuda":
-        time_work(worker, captured(loop.forward), often, entry="launch", mode="graph")
+        time_work(worker, graph_replay(loop.forward), often, entry="launch", mode="graph")
 
 
 def count_kernels(worker: Worker, loop: TrainingLoop) -> None:
     """Append what one forward launches. Rows: entry="kernels" (kernels, busy_ms)."""
-    seen = watched(worker, loop.forward, steps=1)
+    seen = profiled(worker, loop.forward, steps=1)
     worker.record(entry="kernels", kernels=len(seen.events), busy_ms=seen.busy_us / 1e3)

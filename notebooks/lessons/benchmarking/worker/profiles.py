@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 from labkit.engine.worker import Worker
 from labkit.theory.intervals import length
 from labkit.theory.kernels import family, short_name
-from labkit.worker.trace import TIMED_STEPS, device_events, host_events, times
+from labkit.worker.trace import TIMED_STEPS, device_events, event_intervals_us, host_events
 from lessons.benchmarking.plan import PHASES
 from lessons.benchmarking.theory import attention_work
 from lessons.benchmarking.worker.steps import TrainingLoop
@@ -35,7 +35,7 @@ _NO_WORK = ("empty", "detach", "lift", "_local_scalar", "_unsafe_view")  # names
 
 
 @dataclass
-class Seen:
+class ProfiledSteps:
     """What the profiler saw: what the device ran (on a CPU: outermost operators), all host events, and two clocks.
 
     `events` carry times in µs since the profile's start; `clock_s` is what the host's clock said of the same steps.
@@ -48,16 +48,16 @@ class Seen:
     @property
     def window_us(self) -> float:
         """From the start of the first to the end of the last."""
-        starts, ends = zip(*times(self.events), strict=True)
+        starts, ends = zip(*event_intervals_us(self.events), strict=True)
         return max(ends) - min(starts)
 
     @property
     def busy_us(self) -> float:
         """How long at least one of them ran."""
-        return length(times(self.events))
+        return length(event_intervals_us(self.events))
 
 
-def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: bool = False) -> Seen:
+def profiled(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: bool = False) -> ProfiledSteps:
     """Run `work` once unread, which bears the profiler's start, then `steps` times under the profiler.
 
     The host is watched only `with_host`, or where there is no GPU: watching slows it.
@@ -80,7 +80,7 @@ def watched(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: b
     recorded = list(prof.events() or [])
     begin = min((event.time_range.start for event in recorded if event.name == TIMED_STEPS), default=0.0)
     events = device_events(recorded) if on_gpu else host_events(recorded)
-    return Seen([event for event in events if event.time_range.start >= begin], recorded, clock_s)
+    return ProfiledSteps([event for event in events if event.time_range.start >= begin], recorded, clock_s)
 
 
 def plain_phases(worker: Worker, loop: TrainingLoop) -> None:
@@ -101,73 +101,73 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -
     """
     for phase in PHASES:
         work = loop.works[phase]
-        _account(worker, phase, work)
+        _record_account(worker, phase, work)
         if phase != "both":
-            seen = watched(worker, work, 1, with_host=True)
-            _operators(worker, phase, work, seen)
+            seen = profiled(worker, work, 1, with_host=True)
+            _record_operators(worker, phase, work, seen)
             if phase == "forward" and f"{point.model} {point.precision}" in worker.plan.drawn:
-                _draw(worker, seen)
+                _record_spans(worker, seen)
     loop.optimizer.zero_grad()
     _attention(worker, point)
 
 
-def _account(worker: Worker, phase: str, work: Callable) -> None:
+def _record_account(worker: Worker, phase: str, work: Callable) -> None:
     steps = worker.plan.steps if phase == "forward" else 1
-    seen = watched(worker, work, steps)
+    steps_seen = profiled(worker, work, steps)
     worker.record(
         entry="account",
         phase=phase,
-        clock_ms=1e3 * seen.clock_s / steps,
-        window_ms=seen.window_us / 1e3 / steps,
-        busy_ms=seen.busy_us / 1e3 / steps,
-        kernels=len(seen.events) / steps,
+        clock_ms=1e3 * steps_seen.clock_s / steps,
+        window_ms=steps_seen.window_us / 1e3 / steps,
+        busy_ms=steps_seen.busy_us / 1e3 / steps,
+        kernels=len(steps_seen.events) / steps,
     )
     times_us: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for event in seen.events:
+    for event in steps_seen.events:
         times_us[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
     ordered = sorted(times_us.items(), key=lambda item: -sum(item[1]))
     for (name, kind), calls in ordered[:_LISTED]:
-        _kernel(worker, phase, name, kind, calls, steps)
+        _record_kernel(worker, phase, name, kind, calls, steps)
     rest: dict[str, list[float]] = defaultdict(list)
     for (_, kind), calls in ordered[_LISTED:]:
         rest[kind] += calls
     for kind, calls in rest.items():
-        _kernel(worker, phase, "others", kind, calls, steps)
+        _record_kernel(worker, phase, "others", kind, calls, steps)
 
 
-def _kernel(worker: Worker, phase: str, name: str, kind: str, calls: list[float], steps: int) -> None:
+def _record_kernel(worker: Worker, phase: str, name: str, kind: str, calls: list[float], steps: int) -> None:
     counts = {"calls": len(calls) / steps, "total_us": sum(calls) / steps}
     worker.record(entry="kernel", phase=phase, kernel=name, family=kind, **counts)
 
 
-def _operators(worker: Worker, phase: str, work: Callable, seen: Seen) -> None:
+def _record_operators(worker: Worker, phase: str, work: Callable, seen: ProfiledSteps) -> None:
     """Append a row per operator that launched something: its time on the device, and what it had to do."""
     with Traffic() as traffic:
         work()
-    took: dict[str, float] = defaultdict(float)
-    begin = _begin(seen)
+    device_us: dict[str, float] = defaultdict(float)
+    begin = _begin_us(seen)
     for event in seen.host:
         if event.time_range.start < begin:
             continue
-        outermost = _counted(event, traffic)
+        outermost = _outermost_counted(event, traffic)
         if worker.device.type == "cuda":
             us = sum(kernel.duration for kernel in event.kernels)
         else:  # what is inside a counted operator is part of it
             us = event.time_range.elapsed_us() if outermost is event else 0.0
         if us:
-            took[(outermost or event).name] += us
-    for operator, total_us in sorted(took.items(), key=lambda item: -item[1]):
+            device_us[(outermost or event).name] += us
+    for operator, total_us in sorted(device_us.items(), key=lambda item: -item[1]):
         counts = traffic.counts.get(operator)
         counted = {"calls": counts.calls, "flop": counts.flop, "moved_bytes": counts.moved_bytes} if counts else {}
         worker.record(entry="operator", phase=phase, operator=operator, total_us=total_us, **counted)
 
 
-def _begin(seen: Seen) -> float:
+def _begin_us(seen: ProfiledSteps) -> float:
     """Return when the steps that count began; what the host did before was the unread call."""
     return min((event.time_range.start for event in seen.host if event.name == TIMED_STEPS), default=0.0)
 
 
-def _counted(event: Any, traffic: Traffic) -> Any:
+def _outermost_counted(event: Any, traffic: Traffic) -> Any:
     """Return the outermost operator, the event itself or one around it, that the dispatcher counted; None without."""
     outermost, outer = None, event
     while outer is not None:
@@ -177,10 +177,10 @@ def _counted(event: Any, traffic: Traffic) -> Any:
     return outermost
 
 
-def _draw(worker: Worker, seen: Seen) -> None:
+def _record_spans(worker: Worker, seen: ProfiledSteps) -> None:
     """Append a span per operator, launch and kernel of the profiled forward; time counts from its first event."""
     shown = [("kernel", event) for event in seen.events] if worker.device.type == "cuda" else []
-    begin = _begin(seen)
+    begin = _begin_us(seen)
     for event in seen.host:
         outer = event.cpu_parent
         if event.time_range.start < begin or event.name == TIMED_STEPS:
@@ -212,7 +212,7 @@ def _attention(worker: Worker, point: SimpleNamespace) -> None:
     }
     due = attention_work(plan.samples, heads, plan.sequence, hidden // heads, q.element_size())
     for part, work in works.items():
-        seen = watched(worker, work, _PART_CALLS)
+        seen = profiled(worker, work, _PART_CALLS)
         us = sum(event.time_range.elapsed_us() for event in seen.events) / _PART_CALLS
         worker.record(entry="attention", part=part, us=us, **due[part])
 
@@ -245,7 +245,7 @@ class Traffic(TorchDispatchMode):
         if function.is_view or name.startswith(_NO_WORK):
             return result
         read, written = _tensors((args, kwargs)), _tensors(result)
-        changed = _changed(function, args)
+        changed = _written_tensors(function, args)
         read_ids = {id(tensor) for tensor in read}
         made = [tensor for tensor in written if id(tensor) not in read_ids]
         counts = self.counts[f"{function.namespace}::{name}"]
@@ -261,7 +261,7 @@ def _tensors(values: Any) -> list[torch.Tensor]:
     return list({id(tensor): tensor for tensor in tensors}.values())
 
 
-def _changed(function: Any, args: tuple) -> list[torch.Tensor]:
+def _written_tensors(function: Any, args: tuple) -> list[torch.Tensor]:
     """Return the arguments that the operator writes to, by its schema."""
     pairs = zip(function._schema.arguments, args, strict=False)
     return _tensors([value for argument, value in pairs if argument.alias_info and argument.alias_info.is_write])

@@ -62,7 +62,7 @@ class TrainingLoop:
         self.optimizer.step()
 
 
-def captured(work: Callable[[], Any]) -> Callable[[], None]:
+def graph_replay(work: Callable[[], Any]) -> Callable[[], None]:
     """Return a function that replays `work` from a CUDA graph: one launch for all of its kernels.
 
     It is rehearsed on another stream first (torch.cuda.graphs, "Whole-network capture").
@@ -83,7 +83,7 @@ def time_phases(worker: Worker, loop: TrainingLoop) -> None:
     """Time each phase on its own, and append a row per iteration."""
     often = worker.plan.often(worker.point.precision)
     for phase in PHASES if loop.mode == "eager" else (PHASES[0], PHASES[-1]):
-        work = captured(loop.works[phase]) if loop.mode.endswith("graph") else loop.works[phase]
+        work = graph_replay(loop.works[phase]) if loop.mode.endswith("graph") else loop.works[phase]
         time_work(worker, work, often, entry="phase", phase=phase)
         del work
         loop.optimizer.zero_grad()

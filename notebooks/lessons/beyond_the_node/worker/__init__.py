@@ -11,7 +11,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from lessons.beyond_the_node.plan import LocalSteps, Messages
 from lessons.beyond_the_node.theory import mesh_groups
-from lessons.beyond_the_node.worker.link import shape
+from lessons.beyond_the_node.worker.link import set_link_rate
 from lessons.beyond_the_node.worker.messages import time_all_reduce
 from lessons.beyond_the_node.worker.training import time_steps, train_apart
 
@@ -32,7 +32,7 @@ def prepare(worker: Worker) -> SimpleNamespace:
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point, with the link at its rate."""
-    shape(worker, point.link_mbit)
+    set_link_rate(worker, point.link_mbit)
     if isinstance(worker.plan, Messages):
         time_all_reduce(worker, point)
     elif isinstance(worker.plan, LocalSteps):

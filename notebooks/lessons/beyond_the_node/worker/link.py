@@ -15,21 +15,21 @@ LEAST_BURST = 3_100  # bytes: two packets
 QUEUE = "400ms"  # what waits longer than this for its turn is dropped
 
 
-def interface() -> str:
+def interface_name() -> str:
     """Return the name of the interface that leads to the other nodes."""
     return os.environ.get("NCCL_SOCKET_IFNAME", "").lstrip("=")
 
 
-def shape(worker: Worker, link_mbit: int) -> None:
+def set_link_rate(worker: Worker, link_mbit: int) -> None:
     """Set this node's end of the link to a rate in Mbit/s (0: none); one rank per node does it, all wait for it.
 
     Raises RuntimeError for a link that is not one between namespaces of this machine, and where the kernel refuses.
     """
-    if interface() == LENT_LINK:
+    if interface_name() == LENT_LINK:
         if worker.local_rank == 0:
             _set_rate(link_mbit)
     elif link_mbit:
-        raise RuntimeError(f"{interface()!r} is a real link, which keeps its rate: set link_mbit=(0,)")
+        raise RuntimeError(f"{interface_name()!r} is a real link, which keeps its rate: set link_mbit=(0,)")
     worker.barrier()
 
 
@@ -44,5 +44,5 @@ def _set_rate(link_mbit: int) -> None:
 
 def sent_bytes() -> int:
     """Return what this node has sent to others so far, with the headers of its packets; 0 where nothing is counted."""
-    counted = psutil.net_io_counters(pernic=True, nowrap=False).get(interface())
+    counted = psutil.net_io_counters(pernic=True, nowrap=False).get(interface_name())
     return counted.bytes_sent if counted else 0

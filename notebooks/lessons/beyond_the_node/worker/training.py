@@ -30,9 +30,9 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row per step and rank: its time, and what its node has sent meanwhile."""
     model = _model(worker, point.seed)
     gradient_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    wrapped = _wrapped(worker, model, point)
+    wrapped = _wrap(worker, model, point)
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=_RATE)
-    text = _text(worker, point.seed, worker.rank)
+    text = _made_text(worker, point.seed, worker.rank)
     counted: list[int] = []
 
     def begin() -> None:
@@ -41,7 +41,7 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
 
     def step() -> None:
         for number in range(point.accumulation):
-            with _exchanging(wrapped, point.strategy, number == point.accumulation - 1):
+            with _gradient_sync(wrapped, point.strategy, number == point.accumulation - 1):
                 (wrapped(*next(text)) / point.accumulation).backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -54,7 +54,7 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, **row)
 
 
-def _wrapped(worker: Worker, model: nn.Module, point: SimpleNamespace) -> Any:
+def _wrap(worker: Worker, model: nn.Module, point: SimpleNamespace) -> Any:
     if point.strategy == "alone":
         return model
     if point.strategy == "ddp":
@@ -71,11 +71,11 @@ def _wrapped(worker: Worker, model: nn.Module, point: SimpleNamespace) -> Any:
     return fully_shard(model, mesh=mesh)
 
 
-def _exchanging(wrapped: Any, strategy: str, now: bool) -> Any:
+def _gradient_sync(wrapped: Any, strategy: str, enabled: bool) -> Any:
     """Say whether the next backward exchanges gradients."""
     if strategy in ("fsdp", "hsdp"):
-        wrapped.set_requires_gradient_sync(now)
-    return wrapped.no_sync() if strategy == "ddp" and not now else nullcontext()
+        wrapped.set_requires_gradient_sync(enabled)
+    return wrapped.no_sync() if strategy == "ddp" and not enabled else nullcontext()
 
 
 def train_apart(worker: Worker, point: SimpleNamespace) -> None:
@@ -90,7 +90,7 @@ def train_apart(worker: Worker, point: SimpleNamespace) -> None:
     inner = torch.optim.AdamW(weights, lr=plan.rate)
     shared = [weight.detach().clone().requires_grad_() for weight in weights]
     outer = torch.optim.SGD(shared, lr=plan.outer_rate, momentum=plan.outer_momentum, nesterov=True)
-    text, held_out = _text(worker, point.seed, worker.rank), next(_text(worker, point.seed, worker.gpus))
+    text, held_out = _made_text(worker, point.seed, worker.rank), next(_made_text(worker, point.seed, worker.gpus))
     worker.barrier()
     begun = sent_bytes()
     for step in range(plan.steps):
@@ -105,7 +105,7 @@ def train_apart(worker: Worker, point: SimpleNamespace) -> None:
         row: dict[str, Any] = {"loss": loss.item(), "sent_bytes": sent_bytes() - begun}
         if step == plan.steps - 1:
             worker.barrier()
-            row |= {"sent_bytes": sent_bytes() - begun, "apart": _apart(weights)}
+            row |= {"sent_bytes": sent_bytes() - begun, "apart": _difference_from_rank_0(weights)}
             with torch.no_grad():
                 row["final_loss"] = model(*held_out).item()
         worker.record(iteration=step, warm_up=False, **row)
@@ -131,7 +131,7 @@ def _average(worker: Worker, tensors: list[Any]) -> None:
         tensor.copy_(mean.view_as(tensor))
 
 
-def _apart(weights: Iterable[torch.Tensor]) -> float:
+def _difference_from_rank_0(weights: Iterable[torch.Tensor]) -> float:
     flat = torch.cat([weight.detach().flatten() for weight in weights])
     first = flat.clone()
     dist.broadcast(first, src=0)
@@ -145,7 +145,7 @@ def _model(worker: Worker, seed: int) -> nn.Module:
     return Transformer(*shape).to(worker.device)
 
 
-def _text(worker: Worker, seed: int, part: int) -> Iterator[Batch]:
+def _made_text(worker: Worker, seed: int, part: int) -> Iterator[Batch]:
     """Yield batches of made text without end: each token is followed by one of few, the same few in every part."""
     plan = worker.plan
     followers = torch.randint(plan.vocabulary, (plan.vocabulary, _FOLLOWERS), generator=_generator(seed))

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
-from labkit.engine.called_function import Prints, function_of
+from labkit.engine.called_function import Prints, load_function
 from labkit.engine.worker import Worker
 from lessons.broadcast import bugs
 from lessons.broadcast.plan import Trial
 from lessons.broadcast.worker import methods
 from lessons.broadcast.worker.lanes import Lanes
-from lessons.broadcast.worker.trial import pattern, rehearse, told, watched
+from lessons.broadcast.worker.trial import copy_rows, pattern, rehearse, timed_copies
 
 _MOST_DRAWN = 16  # chunks; a timeline of more is a blur, and its spans would be most of the run
 
@@ -100,7 +100,7 @@ def _through_lanes(worker: Worker, point: SimpleNamespace) -> None:
     lanes.close()
     best_memory = worker.plan.memories[-1]
     if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= _MOST_DRAWN:
-        for copy in watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
+        for copy in timed_copies(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
             worker.span("copy", copy.lane, copy.start_us, copy.end_us)
 
 
@@ -160,9 +160,9 @@ def _try_function(worker: Worker, point: SimpleNamespace) -> None:
         buffers.restore()
     lanes.close()
     with redirect_stdout(io.StringIO()):
-        log = watched(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
+        log = timed_copies(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
     buffers.restore()
-    for copy in told(log, source, buffers.copies):
+    for copy in copy_rows(log, source, buffers.copies):
         worker.span("copy", copy.pop("lane"), copy.pop("start_us"), copy.pop("end_us"), **copy)
 
 
@@ -174,4 +174,4 @@ def _find(name: str, answers: str) -> Callable:
     home, _, function = name.partition(".")
     if home != "answers":
         return getattr({"methods": methods, "bugs": bugs}[home], function)
-    return function_of(Path(answers) / f"broadcast_{function}.py", function)
+    return load_function(Path(answers) / f"broadcast_{function}.py", function)

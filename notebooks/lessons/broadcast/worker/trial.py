@@ -25,7 +25,7 @@ def pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
     return values
 
 
-def watched(work, source, copies, chunks, lanes) -> list[Copy]:
+def timed_copies(work, source, copies, chunks, lanes) -> list[Copy]:
     """Run the method twice on lanes that log, and return the second log: when each copy began and ended."""
     for _ in range(2):
         lanes.anchor()
@@ -44,12 +44,12 @@ def rehearse(
     `source_in_use`: whether it changed the source, which held `before`, while a copy from there was asked for that it
     had not waited for.
     """
-    calls = calls_of(work, source, before, buffers, fewer := _fewer(chunks))
+    calls = calls_of(work, source, before, buffers, fewer := _fewer_chunks(chunks))
     pulls = sum(origin[0] == "host" for _, _, origin, *_ in calls["copies"])
     return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": bool(calls["spoilt"])}
 
 
-def _fewer(chunks: int) -> int:
+def _fewer_chunks(chunks: int) -> int:
     """Return the largest smaller number of chunks that divides a tensor as well."""
     return next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
 
@@ -63,14 +63,14 @@ def calls_of(work: Callable, source: torch.Tensor, before: torch.Tensor, buffers
     """
     lanes, spoilt = Lanes(buffers.devices), []
 
-    def look() -> None:
+    def note_spoilt_source() -> None:
         reading = any(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
         if reading and not torch.equal(source, before):
             spoilt.append(len(lanes.log))
 
-    lanes.log.before_wait = look
+    lanes.log.before_wait = note_spoilt_source
     claimed = work(source, buffers.copies, chunks, lanes)
-    look()
+    note_spoilt_source()
     log, over = list(lanes.log), [*lanes.log.over.values()]
     lanes.log.before_wait = lambda: None
     lanes.wait()
@@ -79,34 +79,34 @@ def calls_of(work: Callable, source: torch.Tensor, before: torch.Tensor, buffers
     copies = []
     for copy in log:
         ends = [_place(end, source, buffers.copies) for end in (copy.target, copy.origin)]
-        copies.append([copy.lane, *ends, *(_numbers(waits, number) for waits in (copy.after, copy.waited))])
+        copies.append([copy.lane, *ends, *(_copy_numbers(waits, number) for waits in (copy.after, copy.waited))])
     claimed = claimed if isinstance(claimed, float) else None
-    return {"copies": copies, "over": _numbers(over, number), "spoilt": spoilt[:1], "claimed": claimed}
+    return {"copies": copies, "over": _copy_numbers(over, number), "spoilt": spoilt[:1], "claimed": claimed}
 
 
-def _numbers(copies: Iterable[Copy], number: dict[int, int]) -> list[int]:
+def _copy_numbers(copies: Iterable[Copy], number: dict[int, int]) -> list[int]:
     return [number[id(copy)] for copy in copies if id(copy) in number]
 
 
-def again(calls: dict[str, dict[str, Any]]) -> Callable:
+def replaying(calls: dict[str, dict[str, Any]]) -> Callable:
     """Return a function that asks of the lanes what another one did, which `calls_of` tells by the number of chunks."""
 
     def work(source: torch.Tensor, copies: list[torch.Tensor], chunks: int, lanes: Lanes) -> float | None:
-        asked, made, over = calls[str(chunks)], [], set()
+        calls_asked, made, over = calls[str(chunks)], [], set()
 
         def wait(numbers: list[int]) -> None:
-            if len(made) in asked["spoilt"]:
+            if len(made) in calls_asked["spoilt"]:
                 source.zero_()
             for number in sorted({*numbers} - over):
-                _lane(lanes, asked["copies"][number][0]).wait()
+                _lane(lanes, calls_asked["copies"][number][0]).wait()
             over.update(numbers)
 
-        for lane, target, origin, after, waited in asked["copies"]:
+        for lane, target, origin, after, waited in calls_asked["copies"]:
             wait(waited)
-            ends = (_part(end, source, copies) for end in (target, origin))
+            ends = (_tensor_at(end, source, copies) for end in (target, origin))
             made.append(_lane(lanes, lane).copy(*ends, after=made[after[0]] if after else None))
-        wait(asked["over"])
-        return asked["claimed"]
+        wait(calls_asked["over"])
+        return calls_asked["claimed"]
 
     return work
 
@@ -116,7 +116,7 @@ def _lane(lanes: Lanes, name: str) -> Any:
     return lanes.host(int(target)) if origin == "host" else lanes.peer(int(origin), int(target))
 
 
-def _part(place: tuple[str, int, int], source: torch.Tensor, copies: list[torch.Tensor]) -> torch.Tensor:
+def _tensor_at(place: tuple[str, int, int], source: torch.Tensor, copies: list[torch.Tensor]) -> torch.Tensor:
     """Return what `_place` found; what lay elsewhere is a new buffer without values."""
     buffer, first, elements = place
     if buffer == "elsewhere":
@@ -124,7 +124,7 @@ def _part(place: tuple[str, int, int], source: torch.Tensor, copies: list[torch.
     return (source if buffer == "host" else copies[int(buffer)])[first : first + elements]
 
 
-def told(log: Iterable[Copy], source: torch.Tensor, copies: list[torch.Tensor]) -> list[dict[str, Any]]:
+def copy_rows(log: Iterable[Copy], source: torch.Tensor, copies: list[torch.Tensor]) -> list[dict[str, Any]]:
     """Return a row for each copy of a log: lane, times, buffers, elements, and the numbers of those it waits for."""
     log = list(log)
     number = {id(copy): index for index, copy in enumerate(log)}
@@ -132,7 +132,7 @@ def told(log: Iterable[Copy], source: torch.Tensor, copies: list[torch.Tensor]) 
     for index, copy in enumerate(log):
         origin, first, _ = _place(copy.origin, source, copies)
         target, _, elements = _place(copy.target, source, copies)
-        after, waited = (_numbers(waits, number) for waits in (copy.after, copy.waited))
+        after, waited = (_copy_numbers(waits, number) for waits in (copy.after, copy.waited))
         when = {"lane": copy.lane, "start_us": copy.start_us, "end_us": copy.end_us, "index": index}
         what = {"origin": origin, "target": target, "first": first, "elements": elements}
         rows.append(when | what | {"after": after, "waited": waited})
@@ -155,7 +155,7 @@ def drive(
 
     With `calls` it measures these, and the function is not called.
     """
-    work = work if calls is None else again(calls)
+    work = work if calls is None else replaying(calls)
     torch.set_num_threads(1)
     device = torch.device("cpu")
     source = pattern(elements, seed, device)
@@ -164,7 +164,7 @@ def drive(
     buffers = SimpleNamespace(devices=devices, copies=copies)
     rehearsed = rehearse(work, source, before, buffers, chunks)
     calls = {}
-    for count in (chunks, _fewer(chunks)):
+    for count in (chunks, _fewer_chunks(chunks)):
         source.copy_(before)
         calls[str(count)] = calls_of(work, source, before, buffers, count)
     rows = []
@@ -183,5 +183,5 @@ def drive(
         row = {"warm_up": not iteration, "status": status, "seconds": seconds, "in_flight": in_flight} | rehearsed
         rows.append(row | ({"claimed_seconds": claimed} if isinstance(claimed, float) else {}))
     source.copy_(before)
-    spans = told(watched(work, source, copies, chunks, Lanes(devices, timed=True)), source, copies)
+    spans = copy_rows(timed_copies(work, source, copies, chunks, Lanes(devices, timed=True)), source, copies)
     return {"rows": rows, "spans": spans, "calls": calls}

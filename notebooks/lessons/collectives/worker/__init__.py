@@ -13,7 +13,7 @@ from labkit.engine.worker import Worker
 from lessons.collectives.plan import NcclTests, Ring, Trial
 from lessons.collectives.worker import nccl_tests
 from lessons.collectives.worker.calls import CALLS, Call
-from lessons.collectives.worker.timing import RingAllReduce, meet, timed
+from lessons.collectives.worker.timing import RingAllReduce, gloo_barrier, timing_fields
 from lessons.collectives.worker.trials import compare
 
 
@@ -47,7 +47,7 @@ def _time_call(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
     device = torch.device("cpu") if host else worker.device
     elements = getattr(point, "elements", point.bytes // 4)
     call = _kind(worker, point)(worker.rank, point.ranks, elements, device, group)
-    row = timed(worker, point, call, group)
+    row = timing_fields(worker, point, call, group)
     if worker.rank == 0:
         worker.record(**row, placement=call.placement, sent_bytes=getattr(call, "sent_bytes", None))
 
@@ -63,7 +63,7 @@ def _ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessG
 
     One row says "not installed", or "failed" and why, where there is nothing to read.
     """
-    meet(group)
+    gloo_barrier(group)
     if worker.rank:
         return
     plan: NcclTests = worker.plan

@@ -29,7 +29,7 @@ _HALF = r"\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)"  # time, algbw, busbw, #wrong
 _ROW = re.compile(rf"\s*(\d+)\s+\d+\s+\w+(?:\s+[a-z]\w*)?\s+-?\d+{_HALF}{_HALF}\s*")
 
 
-class Timed(NamedTuple):
+class TimedHalf(NamedTuple):
     """One half of a line: what a call moves and takes, where its result lies, and how many elements were wrong.
 
     `wrong` is None where the program does not check: an all-to-all and a send in place.
@@ -68,7 +68,7 @@ def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, cal
     return done.stdout
 
 
-def parse(text: str, sizes: list[int]) -> list[tuple[Timed, Timed]]:
+def parse(text: str, sizes: list[int]) -> list[tuple[TimedHalf, TimedHalf]]:
     """Return one row per line of the table: out of place and in place, for each of the sizes asked for.
 
     Raises ValueError, quoting the line, for one that is neither of the table nor told around it, and for one of another
@@ -95,13 +95,13 @@ def version(text: str) -> str:
     return match[1].strip() if match else ""
 
 
-def _halves(line: str, size: str, *numbers: str) -> tuple[Timed, Timed]:
+def _halves(line: str, size: str, *numbers: str) -> tuple[TimedHalf, TimedHalf]:
     try:
-        return _timed(int(size), "out of place", *numbers[:4]), _timed(int(size), "in place", *numbers[4:])
+        return _timed_half(int(size), "out of place", *numbers[:4]), _timed_half(int(size), "in place", *numbers[4:])
     except ValueError:
         raise ValueError(f"nccl-tests printed a line with no numbers: {line!r}") from None
 
 
-def _timed(size: int, placement: str, time_us: str, algorithm: str, bus: str, wrong: str) -> Timed:
+def _timed_half(size: int, placement: str, time_us: str, algorithm: str, bus: str, wrong: str) -> TimedHalf:
     float(algorithm)
-    return Timed(size, placement, float(time_us) / 1e6, float(bus), None if wrong == "N/A" else int(float(wrong)))
+    return TimedHalf(size, placement, float(time_us) / 1e6, float(bus), None if wrong == "N/A" else int(float(wrong)))

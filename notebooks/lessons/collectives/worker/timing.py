@@ -16,23 +16,23 @@ from lessons.collectives import theory as ring
 from lessons.collectives.worker.calls import AllReduce, Call, exchange
 
 
-def timed(worker: Worker, point: SimpleNamespace, call: Call, group: dist.ProcessGroup | None) -> dict:
+def timing_fields(worker: Worker, point: SimpleNamespace, call: Call, group: dist.ProcessGroup | None) -> dict:
     """Return what a point's row says of its time: a call's median and quartiles over the repetitions, and its status.
 
     A repetition lasts as long as on its slowest rank. After each one the buffers are filled anew and one more call, of
     the very kind that was timed, is checked element by element: one wrong element on one rank makes "wrong result".
     `first_seconds` is the point's very first call, in no median.
     """
-    meet(group)
-    first = once(worker, call.work)
+    gloo_barrier(group)
+    first = seconds_of_call(worker, call.work)
     work, clock = CLOCKS[point.clock](worker, call, point.in_flight)
     seconds, wrong = [], 0
     for _ in range(worker.plan.warm_ups + worker.plan.repeats):
-        meet(group)
+        gloo_barrier(group)
         work()  # not timed: most collectives end nowhere before all have begun: all start the next one together
         seconds.append(clock())
         wrong += call.wrong(work)
-    first, wrong, *seconds = slowest([first, wrong, *seconds], group)
+    first, wrong, *seconds = max_over_ranks([first, wrong, *seconds], group)
     return {
         **_summary(seconds[worker.plan.warm_ups :]),
         "first_seconds": first,
@@ -51,7 +51,7 @@ def _in_flight(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callab
     calls_in_flight = partial(call.many, calls)
     if call.device.type == "cuda":
         return call.work, lambda: _between_events(calls_in_flight) / calls
-    return call.work, lambda: once(worker, calls_in_flight) / calls
+    return call.work, lambda: seconds_of_call(worker, calls_in_flight) / calls
 
 
 def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
@@ -59,21 +59,21 @@ def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callabl
 
     def alone() -> float:
         worker.synchronize()
-        return once(worker, call.work)
+        return seconds_of_call(worker, call.work)
 
     return call.work, alone
 
 
 def _captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
     """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, no launches by a host."""
-    single, calls_in_flight = _graph(call, 1), _graph(call, calls)
+    single, calls_in_flight = _captured_graph(call, 1), _captured_graph(call, calls)
     return single.replay, lambda: _between_events(calls_in_flight.replay) / calls
 
 
 CLOCKS = {"in flight": _in_flight, "one call": _one_call, "captured": _captured}
 
 
-def once(worker: Worker, work: Callable[[], None]) -> float:
+def seconds_of_call(worker: Worker, work: Callable[[], None]) -> float:
     """Return the host's seconds from the start of `work` until its data are there."""
     start = time.perf_counter()
     work()
@@ -91,7 +91,7 @@ def _between_events(work: Callable[[], None]) -> float:
     return begin.elapsed_time(end) / 1e3
 
 
-def _graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
+def _captured_graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
     """Capture so many calls."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
@@ -100,16 +100,16 @@ def _graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def slowest(values: list[float], group: dist.ProcessGroup | None) -> list[float]:
+def max_over_ranks(values: list[float], group: dist.ProcessGroup | None) -> list[float]:
     """Return the largest of each value over all ranks, over gloo."""
     largest = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
     return largest.tolist()
 
 
-def meet(group: dist.ProcessGroup | None) -> None:
+def gloo_barrier(group: dist.ProcessGroup | None) -> None:
     """Wait for all ranks of the group, over gloo: no GPU kernel runs."""
-    slowest([0.0], group)
+    max_over_ranks([0.0], group)
 
 
 def _summary(seconds: list[float]) -> dict[str, float]:

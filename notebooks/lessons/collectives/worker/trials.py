@@ -13,7 +13,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from lessons.collectives.theory import algorithm_gb_per_s, bus_gb_per_s
 from lessons.collectives.worker.calls import CALLS, Call
-from lessons.collectives.worker.timing import RingAllReduce, meet, once, slowest
+from lessons.collectives.worker.timing import RingAllReduce, gloo_barrier, max_over_ranks, seconds_of_call
 
 
 class NoAllGather(RingAllReduce):
@@ -40,7 +40,7 @@ class Rank0Only(RingAllReduce):
 RINGS = {"no_all_gather": NoAllGather, "rank_0_only": Rank0Only}
 
 
-class Counted:
+class CountedCall:
     """A call that counts how often it was made."""
 
     def __init__(self, call: Call):
@@ -51,7 +51,7 @@ class Counted:
         self.call.work()
 
 
-class Shown(NamedTuple):
+class ClockReading(NamedTuple):
     """What a benchmark's clock shows, from its stop until the data were there, and the calls made before its start."""
 
     seconds: float
@@ -68,8 +68,8 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     kind = RINGS.get(point.variant, CALLS[point.collective])
     call = kind(worker.rank, point.ranks, point.bytes // 4, worker.device, group)
     benchmark = {"unsynchronised": _unsynchronised, "cold": _cold}.get(point.variant, _patient)
-    shown, again = benchmark(worker, call), _patient(worker, call)
-    seconds, late, again_seconds = slowest([shown.seconds, shown.late_seconds, again.seconds], group)
+    shown, patient = benchmark(worker, call), _patient(worker, call)
+    seconds, late, again_seconds = max_over_ranks([shown.seconds, shown.late_seconds, patient.seconds], group)
     counts = torch.zeros(point.ranks, dtype=torch.int64)
     counts[worker.rank] = call.wrong()
     dist.all_reduce(counts, group=group)
@@ -91,25 +91,25 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     )
 
 
-def _patient(worker: Worker, call: Call) -> Shown:
+def _patient(worker: Worker, call: Call) -> ClockReading:
     """Warm up; stop the clock when the data are there, and look how much later they really were."""
-    counted, taken = Counted(call), []
+    counted, taken = CountedCall(call), []
     counted()
     calls_before = counted.made
     for _ in range(worker.plan.repeats):
-        meet(call.group)
-        taken.append((once(worker, counted), once(worker, lambda: None)))
+        gloo_barrier(call.group)
+        taken.append((seconds_of_call(worker, counted), seconds_of_call(worker, lambda: None)))
     return _medians(taken, calls_before)
 
 
-def _unsynchronised(worker: Worker, call: Call) -> Shown:
+def _unsynchronised(worker: Worker, call: Call) -> ClockReading:
     """Warm up; stop the clock when the call returns, which has only queued it."""
-    counted, taken = Counted(call), []
+    counted, taken = CountedCall(call), []
     counted()
     calls_before = counted.made
     for _ in range(worker.plan.repeats):
         worker.synchronize()
-        meet(call.group)
+        gloo_barrier(call.group)
         start = time.perf_counter()
         request: Any = dist.all_reduce(call.given, group=call.group, async_op=True)
         stop = time.perf_counter()
@@ -119,22 +119,22 @@ def _unsynchronised(worker: Worker, call: Call) -> Shown:
     return _medians(taken, calls_before)
 
 
-def _cold(worker: Worker, call: Call) -> Shown:
+def _cold(worker: Worker, call: Call) -> ClockReading:
     """Make a group and time its first call, with all that the ranks do to reach each other."""
-    counted, usual_group = Counted(call), call.group
-    meet(usual_group)
+    counted, usual_group = CountedCall(call), call.group
+    gloo_barrier(usual_group)
     calls_before = counted.made
 
     def first() -> None:
         call.group = dist.new_group()
         counted()
 
-    shown = Shown(once(worker, first), once(worker, lambda: None), calls_before)
+    shown = ClockReading(seconds_of_call(worker, first), seconds_of_call(worker, lambda: None), calls_before)
     dist.destroy_process_group(call.group)
     call.group = usual_group
     return shown
 
 
-def _medians(pairs: list[tuple[float, float]], calls_before: int) -> Shown:
+def _medians(pairs: list[tuple[float, float]], calls_before: int) -> ClockReading:
     seconds, late = (statistics.median(values) for values in zip(*pairs, strict=True))
-    return Shown(seconds, late, calls_before)
+    return ClockReading(seconds, late, calls_before)

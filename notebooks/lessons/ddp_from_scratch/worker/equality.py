@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from labkit.engine.worker import Worker
-from labkit.worker.equality import along
-from lessons.ddp_from_scratch.worker.issued import Issued, wrap
+from labkit.worker.equality import projection
+from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 from lessons.ddp_from_scratch.worker.replicas import Bucketed
 
 _WIDTH, _LEARNING_RATE = 8, 0.5  # the rate is of plain SGD: AdamW would hide a gradient that is N times too large
@@ -84,8 +84,8 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     """
     case = point.case
     wrapped = wrap(Probe(case, worker.rank, point.seed).to(worker.device), point.strategy, point.bucket_mb)
-    right: Any = Probe(case, 0, point.seed).to(worker.device)
-    optimizers = [torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE) for model in (wrapped, right)]
+    reference: Any = Probe(case, 0, point.seed).to(worker.device)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE) for model in (wrapped, reference)]
     errors, none_right = [], True
     for step in range(worker.plan.steps):
         parts = [samples_of(case, rank, point.seed, step) for rank in range(worker.gpus)]
@@ -94,24 +94,26 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
             samples, targets = parts[-1]
             parts[-1] = samples[:0], targets[:0]
         _backward_on_rank(wrapped, case, parts, worker.rank)
-        _right_loss(right, case, parts).backward()
-        pairs = list(zip(wrapped.parameters(), right.parameters(), strict=True))
+        _right_loss(reference, case, parts).backward()
+        pairs = list(zip(wrapped.parameters(), reference.parameters(), strict=True))
         none_right &= all((a.grad is None) == (b.grad is None) for a, b in pairs)
-        errors.append(apart([(a.grad, b.grad) for a, b in pairs if a.grad is not None and b.grad is not None]))
+        errors.append(
+            relative_difference([(a.grad, b.grad) for a, b in pairs if a.grad is not None and b.grad is not None])
+        )
         for optimizer in optimizers:
             optimizer.step()
             if case != "kept_gradients":
                 optimizer.zero_grad()
     wrapped.close()
-    buffers, right_buffers = ([*model.buffers()] for model in (wrapped, right))
+    buffers, right_buffers = ([*model.buffers()] for model in (wrapped, reference))
     worker.record(
         entry="equality",
         iteration=0,
         gradient_error=max(errors),
         none_right=none_right,
-        weight_error=apart([(a.detach(), b.detach()) for a, b in pairs]),
+        weight_error=relative_difference([(a.detach(), b.detach()) for a, b in pairs]),
         buffer_error=max((a - b).abs().max().item() for a, b in zip(buffers, right_buffers, strict=True)),
-        apart=from_rank_0([*wrapped.parameters(), *buffers]),
+        apart=difference_from_rank_0([*wrapped.parameters(), *buffers]),
     )
 
 
@@ -148,13 +150,13 @@ def _right_loss(model: Probe, case: str, parts: list[Samples]) -> torch.Tensor:
     return torch.stack(losses).mean()
 
 
-def apart(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
+def relative_difference(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     """Return the length of the pairs' differences over the length of the second tensors."""
     measured, right = (torch.cat([each.flatten().double() for each in side]) for side in zip(*pairs, strict=True))
     return ((measured - right).norm() / right.norm()).item()
 
 
-def from_rank_0(tensors: list[torch.Tensor]) -> float:
+def difference_from_rank_0(tensors: list[torch.Tensor]) -> float:
     """Return the largest difference of a number from rank 0's."""
     here = torch.cat([tensor.detach().flatten().double().cpu() for tensor in tensors])
     on_rank_0 = here.clone()
@@ -208,20 +210,20 @@ VARIANTS = {
 }
 
 
-def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, right: nn.Module) -> None:
-    """Append a row of one backward of `model` under a variant; `right` is the same model with rank 0's weights.
+def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, reference: nn.Module) -> None:
+    """Append a row of one backward of `model` under a variant; `reference` is the same model with rank 0's weights.
 
     `error`: length of the gradients' difference over that of the right ones, when `finish` returns; `later_error`: the
     same when everything has arrived; `ratio`: the gradients' component along the right ones, in lengths of these;
-    `start_apart`: largest difference of a weight from rank 0's before the step; and what `Issued` notes of it.
+    `start_apart`: largest difference of a weight from rank 0's before the step; and what `IssueOrder` notes of it.
     """
     generator = torch.Generator().manual_seed(point.seed)
     shape = (worker.gpus, worker.plan.samples, worker.plan.sequence + 1)
     tokens = torch.randint(worker.plan.vocabulary, shape, generator=generator).to(worker.device)
-    right(tokens.flatten(0, 1)[:, :-1], tokens.flatten(0, 1)[:, 1:]).backward()
-    right_gradients = _gradients(right)
+    reference(tokens.flatten(0, 1)[:, :-1], tokens.flatten(0, 1)[:, 1:]).backward()
+    right_gradients = _gradients(reference)
     wrapped = VARIANTS[point.variant](model, point.bucket_mb)
-    start_apart = from_rank_0(list(model.parameters()))
+    start_apart = difference_from_rank_0(list(model.parameters()))
     gradients = []
 
     def forward() -> torch.Tensor:
@@ -234,13 +236,13 @@ def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, right:
         wrapped.finish()
         gradients.append(_gradients(model))
 
-    sent = Issued(model).during(forward, finish)
+    sent = IssueOrder(model).during(forward, finish)
     wrapped.drain()
     worker.synchronize()
     gradients.append(_gradients(model))
     wrapped.close()
-    error, later_error = (apart([(gradient, right_gradients)]) for gradient in gradients)
-    measured = {"error": error, "later_error": later_error, "ratio": along(gradients[0], right_gradients)}
+    error, later_error = (relative_difference([(gradient, right_gradients)]) for gradient in gradients)
+    measured = {"error": error, "later_error": later_error, "ratio": projection(gradients[0], right_gradients)}
     worker.record(entry="trial", iteration=0, **measured, start_apart=start_apart, **sent)
 
 

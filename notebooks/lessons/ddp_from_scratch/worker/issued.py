@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from labkit.worker.counting import Collectives
+from labkit.worker.counting import CollectiveCounter
 from lessons.ddp_from_scratch.worker.replicas import Bucketed, Flat, Naive, Overlapped, Replicas
 
 
@@ -48,7 +48,7 @@ def wrap(module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.
     return _WITHOUT_BUCKETS[strategy](module, group)
 
 
-class Issued(Collectives):
+class IssueOrder(CollectiveCounter):
     """Records the order of events: "gradient" when one is computed, a number of bytes when an all-reduce is called.
 
     torch's dispatcher reports every collective, whoever calls it, and autograd reports the gradients, so nothing relies
@@ -88,19 +88,19 @@ class Issued(Collectives):
         finally:
             for hook in self.hooks:
                 hook.remove()
-        sizes = _sent(self.events)
+        sizes = _all_reduce_bytes(self.events)
         last = max(number for number, event in enumerate(self.events) if event == "gradient")
         after = self.events[self.events.index(sizes[0]) :] if sizes else []
         return {
             "collectives": len(sizes),
             "sizes_bytes": sizes,
-            "during_backward": len(_sent(self.events[: self.events.index("backward ends")])),
-            "before_last_gradient": len(_sent(self.events[:last])),
+            "during_backward": len(_all_reduce_bytes(self.events[: self.events.index("backward ends")])),
+            "before_last_gradient": len(_all_reduce_bytes(self.events[:last])),
             "gradients": self.events.count("gradient"),
             "gradients_after_first": after.count("gradient"),
         }
 
 
-def _sent(events: list[str | int]) -> list[int]:
+def _all_reduce_bytes(events: list[str | int]) -> list[int]:
     """Return the bytes of each all-reduce among the events."""
     return [event for event in events if isinstance(event, int)]

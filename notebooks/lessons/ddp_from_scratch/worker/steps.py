@@ -10,14 +10,14 @@ from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import Tape, fence
-from labkit.worker.settings import forget, set_precision
 from labkit.worker.settings import prepare as settle
-from labkit.worker.trace import traced
+from labkit.worker.settings import release_memory, set_precision
+from labkit.worker.trace import profile_steps
 from labkit.worker.trainer import adamw
 from labkit.worker.transformer import Transformer, seeded_transformer
 from lessons.ddp_from_scratch.plan import Equality, Profiles, Trial
 from lessons.ddp_from_scratch.worker.equality import compare, try_variant
-from lessons.ddp_from_scratch.worker.issued import Issued, wrap
+from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 
 _LEARNING_RATE = 1e-4
 _PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")
@@ -40,7 +40,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
         try_variant(worker, point, *models)
     else:
         run_point(worker, point)
-        forget(worker)
+        release_memory(worker)
 
 
 def run_point(worker: Worker, point: SimpleNamespace) -> None:
@@ -74,9 +74,9 @@ class SteppingLoop:
         self.tape, self.moments = Tape(self.device), []
         self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb)
         first = next(model.parameters())
-        self.hook = first.register_post_accumulate_grad_hook(lambda _: self.now())
+        self.hook = first.register_post_accumulate_grad_hook(lambda _: self.note_moment())
 
-    def now(self) -> None:
+    def note_moment(self) -> None:
         """Note this moment."""
         self.moments.append(self.tape.now())
 
@@ -87,14 +87,14 @@ class SteppingLoop:
     def step(self) -> None:
         """Run one step."""
         self.moments.clear()
-        self.now()
+        self.note_moment()
         loss = self.forward()
-        self.now()
+        self.note_moment()
         loss.backward()
         self.wrapped.finish()
-        self.now()
+        self.note_moment()
         self.update()
-        self.now()
+        self.note_moment()
 
     def update(self) -> None:
         """Update the weights and delete the gradients."""
@@ -135,8 +135,8 @@ def _time_steps(worker: Worker, loop: SteppingLoop) -> None:
 
 
 def _note_sent(worker: Worker, loop: SteppingLoop) -> None:
-    """Append a row entry="sent" with what `Issued` records of one more step."""
-    worker.record(entry="sent", **Issued(loop.model).during(loop.forward, loop.wrapped.finish))
+    """Append a row entry="sent" with what `IssueOrder` records of one more step."""
+    worker.record(entry="sent", **IssueOrder(loop.model).during(loop.forward, loop.wrapped.finish))
     loop.update()
 
 
@@ -154,4 +154,4 @@ def profile(worker: Worker, loop: SteppingLoop) -> None:
     for _ in range(worker.plan.warm_ups):
         drained_step()
     worker.barrier()
-    traced(worker, drained_step)
+    profile_steps(worker, drained_step)

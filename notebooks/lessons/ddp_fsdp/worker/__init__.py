@@ -9,11 +9,11 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.bert import Bert, model_knobs, samples
-from labkit.worker.counting import keep_ledgers
-from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.counting import record_ledgers
+from labkit.worker.settings import prepare, release_memory, set_precision
 from labkit.worker.trainer import Batch, adamw, batches, time_steps
 from lessons.ddp_fsdp.plan import Trial
-from lessons.ddp_fsdp.worker.trials import compare, train
+from lessons.ddp_fsdp.worker.trials import compare, make_trainer
 
 __all__ = ["measure", "prepare"]
 
@@ -29,7 +29,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
         compare(worker, point, group)
     elif worker.rank < point.ranks:
         _run_point(worker, point, group)
-    forget(worker)
+    release_memory(worker)
 
 
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -38,7 +38,7 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
     model = Bert(plan, point.seed, worker.device, point.precision, **model_knobs(point))
     if point.compiled:
         model.forward = torch.compile(model.forward, dynamic=False)  # one graph; hooks stay outside
-    trainer = train(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))
+    trainer = make_trainer(model, point, group, worker.device, adamw(_LEARNING_RATE, point.precision, point.fused))
     data = batches(samples(plan, _EPOCH * point.batch, point.seed), point.batch, worker.rank, point.ranks, point.seed)
 
     def next_batches() -> list[Batch]:
@@ -46,5 +46,5 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
 
     time_steps(worker, trainer, next_batches, group)
     if point.seed == plan.seeds[0]:
-        keep_ledgers(worker, trainer, next_batches())
+        record_ledgers(worker, trainer, next_batches())
     trainer.close()

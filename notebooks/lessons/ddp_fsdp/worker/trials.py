@@ -14,7 +14,7 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.theory.training import ZERO
 from labkit.worker.bert import Bert, samples
-from labkit.worker.equality import along, changes, mean, sgd
+from labkit.worker.equality import mean_over_ranks, projection, sgd, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.ddp_fsdp import bugs
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
@@ -50,28 +50,28 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     if point.variant == "own_shards":
         trainer: Trainer = ByHand(model, group, worker.device, sgd)
     else:
-        trainer = train(model, point, group, worker.device, sgd)
+        trainer = make_trainer(model, point, group, worker.device, sgd)
     if hook := {"own_hook": average, "summed": _summed}.get(point.variant):
         trainer.wrapped.register_comm_hook(group, hook)
     choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
     mine = batches(tensors, batch, worker.rank, point.ranks, point.seed, **choice)
-    right = batches(tensors, batch, 0, 1, point.seed)
-    losses, seen, row = [], [], {}
+    reference_batches = batches(tensors, batch, 0, 1, point.seed)
+    losses, sample_numbers, row = [], [], {}
     try:
         for *share, numbers in islice(mine, 2 * plan.steps):
-            loss, right_loss = trainer.step([tuple(share)]), reference.step([next(right)[:-1]])
-            losses.append((mean(loss, group), right_loss.item()))
-            seen.append(_gathered(numbers, point.ranks, group))
+            loss, right_loss = trainer.step([tuple(share)]), reference.step([next(reference_batches)[:-1]])
+            losses.append((mean_over_ranks(loss, group), right_loss.item()))
+            sample_numbers.append(_gather_numbers(numbers, point.ranks, group))
             if len(losses) == 1:
-                row["update_ratio"] = along(*changes(trainer, reference, start))
+                row["update_ratio"] = projection(*weight_changes(trainer, reference, start))
     except RuntimeError as error:
         row["raised"] = str(error).partition("\n")[0].partition(". ")[0]
     if "raised" not in row:
-        change, right_change = changes(trainer, reference, start)
+        change, right_change = weight_changes(trainer, reference, start)
         row["update_error"] = ((change - right_change).norm() / right_change.norm()).item()
         row["loss_error"] = max(abs(loss / right - 1) for loss, right in losses)
-        row["distinct"] = min(len(set(numbers)) / len(numbers) for numbers in seen)
-        pairs = list(zip(seen[0], seen[plan.steps], strict=True))
+        row["distinct"] = min(len(set(numbers)) / len(numbers) for numbers in sample_numbers)
+        pairs = list(zip(sample_numbers[0], sample_numbers[plan.steps], strict=True))
         row["repeated"] = sum(first == second for first, second in pairs) / len(pairs)
     worker.record(entry="trial", iteration=0, **row)
 
@@ -82,14 +82,14 @@ def _summed(group, bucket):  # torch looks at the annotations, which are strings
     return work.get_future().then(lambda future: future.value()[0])
 
 
-def _gathered(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+def _gather_numbers(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
     """Return the numbers of all ranks' samples, rank after rank."""
     parts = [torch.empty_like(numbers) for _ in range(ranks)]
     dist.all_gather(parts, numbers, group=group)
     return torch.cat(parts).tolist()
 
 
-def train(
+def make_trainer(
     model: nn.Module, point: SimpleNamespace, group: dist.ProcessGroup | None, device: torch.device, optimizer: Callable
 ) -> Trainer:
     """Return the trainer of the point's strategy; DeepSpeed is imported only for its own strategies."""

@@ -62,7 +62,7 @@ class ZeroTrainer(Trainer):
         )[0]
         self.optimizer = self.wrapped.optimizer
 
-    def exchanging(self, now: bool):
+    def gradient_sync(self, enabled: bool):
         return nullcontext()
 
     def forward(self, batch: Batch) -> torch.Tensor:
@@ -82,6 +82,6 @@ class ZeroTrainer(Trainer):
         for weight, shape in zip(self.model.parameters(), self.shapes, strict=True):
             yield deepspeed.utils.safe_get_full_fp32_param(weight).clone().view(shape)
 
-    def holds(self) -> dict[str, int]:
+    def held_bytes(self) -> dict[str, int]:
         """Return nothing: DeepSpeed's flat shards cannot be told apart by use. The allocator knows their sum."""
         return {}

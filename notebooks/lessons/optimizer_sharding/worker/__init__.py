@@ -5,18 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
-from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.settings import prepare, release_memory, set_precision
 from lessons.optimizer_sharding.plan import Equality, Memory, Steps, Trial
 from lessons.optimizer_sharding.worker.equality import attempt, compare
-from lessons.optimizer_sharding.worker.training import time_steps, weigh
+from lessons.optimizer_sharding.worker.training import measure_memory, time_steps
 
 __all__ = ["measure", "prepare"]
 
-_WORK = {Memory: weigh, Steps: time_steps, Equality: compare, Trial: attempt}
+_WORK = {Memory: measure_memory, Steps: time_steps, Equality: compare, Trial: attempt}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point, and leave no memory to the next one."""
     set_precision("float32")
     _WORK[type(worker.plan)](worker, point)
-    forget(worker)
+    release_memory(worker)

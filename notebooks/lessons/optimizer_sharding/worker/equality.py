@@ -30,11 +30,11 @@ class Side:
         if self.case in _FROZEN:
             self.model.blocks[0].requires_grad_(False)
         starts = "unsharded" if self.case == "from_plain" else way
-        self.optimizer = self._made(starts, self.first_groups())
+        self.optimizer = self._make_optimizer(starts, self.first_groups())
         if self.case == "scheduler":
             self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
 
-    def _made(self, way: str, parameters, group: Any = None) -> Any:
+    def _make_optimizer(self, way: str, parameters, group: Any = None) -> Any:
         return make_optimizer(parameters, type(self.point)(**vars(self.point) | {"way": way}), group, self.sharded)
 
     def first_groups(self) -> list:
@@ -87,7 +87,7 @@ class Side:
             parts = [dist.new_group(some) for some in (ranks[:-1], ranks[-1:])]
             group = parts[self.worker.rank == ranks[-1]] if self.case == "other_ranks" else None
             goes_on = "unsharded" if self.case == "to_plain" else way
-            self.optimizer = self._made(goes_on, self.model.parameters(), group)
+            self.optimizer = self._make_optimizer(goes_on, self.model.parameters(), group)
             self.optimizer.load_state_dict(saved)
 
 
@@ -109,7 +109,7 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
 def differences(sharded: Side, unsharded: Side, start: list[torch.Tensor]) -> dict[str, float]:
     """Return error, moved, drift and state_share of the two sides."""
     pairs = list(zip(sharded.model.parameters(), unsharded.model.parameters(), start, strict=True))
-    whole = held_bytes(states(unsharded.optimizer))
+    state_bytes = held_bytes(states(unsharded.optimizer))
     return {
         "error": max(
             ((weight - right_weight).abs().max() / right_weight.abs().max()).item() for weight, right_weight, _ in pairs
@@ -118,13 +118,13 @@ def differences(sharded: Side, unsharded: Side, start: list[torch.Tensor]) -> di
             ((right_weight - start_weight).abs().max() / right_weight.abs().max()).item()
             for _, right_weight, start_weight in pairs
         ),
-        "drift": max(_spread(weight) for weight, *_ in pairs),
-        "state_share": held_bytes(states(sharded.optimizer)) / whole if whole else 0.0,
+        "drift": max(_difference_over_ranks(weight) for weight, *_ in pairs),
+        "state_share": held_bytes(states(sharded.optimizer)) / state_bytes if state_bytes else 0.0,
     }
 
 
 @torch.no_grad()
-def _spread(weight: torch.Tensor) -> float:
+def _difference_over_ranks(weight: torch.Tensor) -> float:
     """Return how far the ranks' copies of a weight are apart, in lengths of its largest number."""
     ends = torch.stack([weight, -weight])
     dist.all_reduce(ends, dist.ReduceOp.MAX)
@@ -215,7 +215,7 @@ def attempt(worker: Worker, point: SimpleNamespace) -> None:
     unsharded.step(0)
     row = {
         "first_error": differences(sharded, unsharded, start)["error"],
-        "saved": _saved(sharded.optimizer, unsharded.optimizer),
+        "saved": _saved_share(sharded.optimizer, unsharded.optimizer),
     }
     for number in range(1, worker.plan.steps):
         sharded.step(number)
@@ -223,7 +223,7 @@ def attempt(worker: Worker, point: SimpleNamespace) -> None:
     worker.record(entry="trial", **differences(sharded, unsharded, start), **row)
 
 
-def _saved(sharded: torch.optim.Optimizer, unsharded: torch.optim.Optimizer) -> float:
+def _saved_share(sharded: torch.optim.Optimizer, unsharded: torch.optim.Optimizer) -> float:
     """Return the share of the numbers in the unsharded state_dict that the sharded one has, too."""
     saved, wanted = sharded.state_dict()["state"], unsharded.state_dict()["state"]
     same = total = 0

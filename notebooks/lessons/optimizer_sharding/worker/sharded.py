@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from lessons.optimizer_sharding.worker.states import take, whole_states
+from lessons.optimizer_sharding.worker.states import full_states, load_states
 
 # They look at a parameter's shape, or at all parameters together: a part of one is not enough for them.
 NEED_WHOLE = ("Adafactor", "LBFGS", "Muon", "SparseAdam")
@@ -141,7 +141,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all ranks as `optimizer_class` itself would, on the CPU; every rank must ask."""
         for bucket in self.buckets:
-            for parameter, state in zip(bucket.parameters, whole_states(self, bucket), strict=True):
+            for parameter, state in zip(bucket.parameters, full_states(self, bucket), strict=True):
                 if state:
                     self.state[parameter] = state
         try:
@@ -159,7 +159,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         for group in range(len(self.param_groups)):
             self.place(group, states)
         for bucket in self.buckets:
-            take(bucket, states)
+            load_states(bucket, states)
 
 
 def in_buckets(parameters: list[torch.Tensor], most_bytes: float) -> Iterator[list[torch.Tensor]]:

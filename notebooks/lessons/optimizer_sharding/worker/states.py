@@ -9,14 +9,14 @@ import torch
 import torch.distributed as dist
 
 
-def whole_states(optimizer, bucket) -> list[dict[str, Any]]:
+def full_states(optimizer, bucket) -> list[dict[str, Any]]:
     """Return the state of each of a bucket's parameters, its tensors gathered from all ranks and moved to the CPU.
 
     First the ranks tell each other what they hold (a dtype stands for a tensor that is cut), then each such tensor
     goes the way of the parameters.
     """
     local_states = {
-        piece.number: {name: _told(value, piece) for name, value in state.items()}
+        piece.number: {name: _dtype_or_value(value, piece) for name, value in state.items()}
         for piece, state in pieces_with_state(bucket)
     }
     all_states = {}
@@ -72,10 +72,10 @@ def from_json(stored: dict[str, Any]) -> Any:
     return content.view(dtype).reshape(stored["shape"])
 
 
-def take(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
+def load_states(bucket, states: dict[torch.Tensor, dict[str, Any]]) -> None:
     """Load this rank's part of whole states, by parameter, into the bucket's optimizer."""
     cut = {
-        number: {name: _part(name, value, piece) for name, value in states[piece.parameter].items()}
+        number: {name: _part_of_state(name, value, piece) for name, value in states[piece.parameter].items()}
         for number, piece in enumerate(bucket.pieces)
         if piece.parameter in states
     }
@@ -93,14 +93,14 @@ def _is_cut(value: Any, piece) -> bool:
     return torch.is_tensor(value) and value.shape == piece.own.shape
 
 
-def _told(value: Any, piece) -> Any:
+def _dtype_or_value(value: Any, piece) -> Any:
     """Return what the other ranks need to know of a state: a dtype where it is cut, else the value itself."""
     if _is_cut(value, piece):
         return value.dtype
     return value.cpu() if torch.is_tensor(value) else value
 
 
-def _part(name: str, value: Any, piece) -> Any:
+def _part_of_state(name: str, value: Any, piece) -> Any:
     """Return the piece's part of a whole state; a count of steps, and what has another shape, stays as it is."""
     if torch.is_tensor(value) and value.shape == piece.parameter.shape and name != "step":
         return value.flatten()[piece.begin : piece.end].clone()

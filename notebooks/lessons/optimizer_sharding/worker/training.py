@@ -13,7 +13,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.counting import Collectives, Saved
+from labkit.worker.counting import CollectiveCounter, SavedTensors
 from labkit.worker.strategies import held_bytes
 from labkit.worker.transformer import seeded_transformer
 from lessons.optimizer_sharding.plan import Sharding
@@ -130,11 +130,11 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
         "local": (_local_update(replica.optimizer), replica.gradients),
     }
     for part, (work, ahead) in parts.items():
-        for timing in _timed(worker, replica, work, ahead):
+        for timing in _timings(worker, replica, work, ahead):
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
-def _timed(worker: Worker, replica: Replica, work, ahead):
+def _timings(worker: Worker, replica: Replica, work, ahead):
     """Time `work` as often as the plan says; `ahead` brings the gradients that it needs, outside the clock."""
 
     def before() -> None:
@@ -149,7 +149,7 @@ def _timed(worker: Worker, replica: Replica, work, ahead):
 MIB = 2**20
 
 
-def weigh(worker: Worker, point: SimpleNamespace) -> None:
+def measure_memory(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row a moment: what is held there, and the most that was held since the moment before.
 
     Moments: "built", then for step 0 and 1 "before update" and "after update". Bytes of parameters, gradients and
@@ -163,7 +163,7 @@ def weigh(worker: Worker, point: SimpleNamespace) -> None:
     for step in range(2):
         more = {}
         if step == 0:
-            with (saved := Saved()):
+            with (saved := SavedTensors()):
                 loss = replica.forward()
             loss.backward()  # what a hook saw saved is let go by a backward alone
             replica.optimizer.zero_grad()
@@ -177,7 +177,7 @@ def weigh(worker: Worker, point: SimpleNamespace) -> None:
         replica.optimizer.zero_grad()
         ledger.start()
     replica.gradients()
-    with Collectives() as sent:
+    with CollectiveCounter() as sent:
         replica.optimizer.step()
     for collective, calls in sent.calls.items():
         worker.record(entry="traffic", collective=collective, calls=calls, sent_bytes=sent.bytes[collective])

@@ -9,7 +9,7 @@ import pandas as pd
 from labkit.provenance import fact, made_from, of_run
 from lessons.pipeline.tables.throughput import throughput
 from lessons.pipeline.tables.timeline import measured_steps, times_of
-from lessons.pipeline.theory.schedules import every_split, layers_of, named, order_of
+from lessons.pipeline.theory.schedules import every_split, layers_of, order_of, split_name
 from lessons.pipeline.theory.simulator import Times, simulate, step_time
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def _predicted_ms(table: pd.DataFrame, split: str, micro_batches: int) -> float:
 def splits_ranked(table: pd.DataFrame, stages: int, micro_batches: int = 4) -> pd.DataFrame:
     """Return every split of the layers into `stages` stages with its predicted training step, the fastest first."""
     layers = fact(table, "layers")
-    rows = [(named(cut), _predicted_ms(table, named(cut), micro_batches)) for cut in every_split(layers, stages)]
+    rows = [
+        (split_name(cut), _predicted_ms(table, split_name(cut), micro_batches)) for cut in every_split(layers, stages)
+    ]
     ranked = pd.DataFrame(rows, columns=["split", "step_ms"]).sort_values("step_ms", kind="stable", ignore_index=True)
     ranked["times_best"] = ranked["step_ms"] / ranked["step_ms"].iloc[0]
     return made_from(ranked, table)

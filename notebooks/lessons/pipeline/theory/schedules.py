@@ -107,7 +107,7 @@ def layers_of(split: str) -> list[int]:
     return [int(part) for part in split.split("-")]
 
 
-def named(stages: list[int]) -> str:
+def split_name(stages: list[int]) -> str:
     """Return the split's name: [6, 2, 2, 2] is "6-2-2-2"."""
     return "-".join(map(str, stages))
 
@@ -117,7 +117,7 @@ def even_split(layers: int, stages: int) -> str:
     if layers % stages:
         fitting = ", ".join(str(n) for n in range(1, layers + 1) if layers % n == 0)
         raise PlanError(f"{layers} layers do not divide into {stages} equal stages; {fitting} stages do")
-    return named([layers // stages] * stages)
+    return split_name([layers // stages] * stages)
 
 
 def heavy_split(layers: int, stages: int) -> str:
@@ -125,7 +125,7 @@ def heavy_split(layers: int, stages: int) -> str:
     if stages == 1:
         return str(layers)
     share = layers // 4 if stages == 2 else layers // 2 // (stages - 1)
-    return named([layers - share * (stages - 1), *[share] * (stages - 1)])
+    return split_name([layers - share * (stages - 1), *[share] * (stages - 1)])
 
 
 def every_split(layers: int, stages: int) -> Iterator[list[int]]:

@@ -22,12 +22,12 @@ from lessons.pipeline.plan import KEPT, Bert
 from lessons.pipeline.theory.schedules import layers_of
 
 
-def cut(sizes: list[int]) -> list[range]:
+def layers_of_stages(sizes: list[int]) -> list[range]:
     """Return the layers of each stage: [6, 2, 2, 2] gives layers 0 to 5, 6 and 7, 8 and 9, 10 and 11."""
     return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
 
 
-def data(plan: Bert, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def random_batch(plan: Bert, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)
@@ -53,7 +53,13 @@ class Pipe:
     """
 
     def __init__(
-        self, worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None, *, cutting=cut, scale_grads=True
+        self,
+        worker: Worker,
+        point: SimpleNamespace,
+        group: dist.ProcessGroup | None,
+        *,
+        cutting=layers_of_stages,
+        scale_grads=True,
     ):
         parts = cutting(layers_of(point.split))
         self.training = point.mode == "training"
@@ -83,15 +89,15 @@ class Pipe:
             loss_fn=loss_of if self.training else None,
         )
         self.first, self.last = 0 in self.modules, len(parts) - 1 in self.modules
-        self.tokens, self.labels = data(worker.plan, point.seed, worker.device)
+        self.tokens, self.labels = random_batch(worker.plan, point.seed, worker.device)
         weights = [weight for module in self.modules.values() for weight in module.parameters()]
         self.optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
-        self._update = self.tape.timed("U", -1, self._update)
+        self._update = self.tape.with_span("U", -1, self._update)
 
     def _watch(self, stage: PipelineStage) -> None:
         """Have the tape record when the schedule runs a stage forward and backward."""
         for kind, name in _WATCHED.items():
-            setattr(stage, name, self.tape.timed(kind, stage.stage_index, getattr(stage, name)))
+            setattr(stage, name, self.tape.with_span(kind, stage.stage_index, getattr(stage, name)))
 
     def run(self, keep_outputs: bool = False) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
         """Run all micro-batches through; return the outputs (on the last rank, if kept) and the losses (there)."""

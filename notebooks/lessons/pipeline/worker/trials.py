@@ -17,7 +17,7 @@ from lessons.pipeline import bugs
 from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.schedules import order_of
 from lessons.pipeline.worker.by_hand import Link, run_steps
-from lessons.pipeline.worker.pipe import Pipe, cut, data
+from lessons.pipeline.worker.pipe import Pipe, layers_of_stages, random_batch
 
 
 def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -32,18 +32,24 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     whole = Stage(
         worker.plan, range(worker.plan.layers), point.seed, worker.device, point.precision, first=True, last=True
     )
-    tokens, labels = data(worker.plan, point.seed, worker.device)
-    right = whole(tokens)
-    right_loss = loss_of(right, labels)
+    tokens, labels = random_batch(worker.plan, point.seed, worker.device)
+    right_outputs = whole(tokens)
+    right_loss = loss_of(right_outputs, labels)
     right_loss.backward()
-    pipe = Pipe(worker, point, group, cutting=variant.get("cutting", cut), scale_grads=variant.get("scale_grads", True))
+    pipe = Pipe(
+        worker,
+        point,
+        group,
+        cutting=variant.get("cutting", layers_of_stages),
+        scale_grads=variant.get("scale_grads", True),
+    )
     if point.variant == BY_HAND:
         outputs, losses = None, _by_hand(worker, point, pipe, group)
     else:
         outputs, losses = pipe.run(keep_outputs=True)
     row: dict[str, Any] = _gradients(pipe, whole) if pipe.training else {}
     if pipe.last and outputs is not None:
-        row["output_error"] = _error(outputs, right)
+        row["output_error"] = _error(outputs, right_outputs)
     if losses:
         row["loss"] = torch.stack(losses).mean()
         row["loss_error"] = _error(row["loss"], right_loss)

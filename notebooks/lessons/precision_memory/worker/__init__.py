@@ -5,23 +5,23 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
-from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.settings import prepare, release_memory, set_precision
 from lessons.precision_memory.plan import Hidden, Levers, Memory, Numbers, Scaling, Timeline, Trial
-from lessons.precision_memory.worker.levers import pull
-from lessons.precision_memory.worker.memory import remember, weigh, weigh_hidden
-from lessons.precision_memory.worker.numbers import experiment
+from lessons.precision_memory.worker.levers import measure_lever
+from lessons.precision_memory.worker.memory import measure_memory, measure_peak, record_step_allocations
+from lessons.precision_memory.worker.numbers import run_experiment
 from lessons.precision_memory.worker.scaling import train_scaled
 from lessons.precision_memory.worker.trials import attempt
 
 __all__ = ["measure", "prepare"]
 
 _WORK = {
-    Numbers: experiment,
+    Numbers: run_experiment,
     Scaling: train_scaled,
-    Memory: weigh,
-    Timeline: remember,
-    Levers: pull,
-    Hidden: weigh_hidden,
+    Memory: measure_memory,
+    Timeline: record_step_allocations,
+    Levers: measure_lever,
+    Hidden: measure_peak,
     Trial: attempt,
 }
 
@@ -30,4 +30,4 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point, and leave no memory to the next one."""
     set_precision(getattr(point, "precision", "float32"))
     _WORK[type(worker.plan)](worker, point)
-    forget(worker)
+    release_memory(worker)

@@ -21,22 +21,22 @@ _LEAST_MOVED = 2**20  # bytes of an activation that is worth a copy to the host
 _DEAR = ("mm", "addmm", "bmm", "_scaled_dot_product")
 
 
-def pull(worker: Worker, point: SimpleNamespace) -> None:
+def measure_lever(worker: Worker, point: SimpleNamespace) -> None:
     """Append the peak of a steady step under the point's lever (entry="memory"), and its time (entry="step")."""
     with Meter(worker) as meter:
-        training = Levered(worker, point)
+        training = TrainingWithLever(worker, point)
         for _ in range(2):
             training.step()
         meter.reset()
         training.step()
-        worker.record(entry="memory", peak_mib=meter.peak() / MIB, held_mib=meter.held() / MIB)
+        worker.record(entry="memory", peak_mib=meter.peak_bytes() / MIB, held_mib=meter.held_bytes() / MIB)
     often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
     for timing in worker.time(training.step, **often):
         row = {"iteration": timing.iteration, "warm_up": timing.warm_up, "step_ms": 1e3 * timing.seconds}
         worker.record(entry="step", **row, loss=timing.result)
 
 
-class Levered(Training):
+class TrainingWithLever(Training):
     """Training with what one lever of LEVERS changes."""
 
     def __init__(self, worker: Worker, point: SimpleNamespace):

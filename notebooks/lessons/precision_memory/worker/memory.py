@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from labkit.engine.worker import Worker
-from labkit.worker.allocations import MIB, Meter, remembered
-from labkit.worker.counting import Saved
+from labkit.worker.allocations import MIB, Meter, record_allocations
+from labkit.worker.counting import SavedTensors
 from labkit.worker.transformer import Transformer
 from lessons.precision_memory.worker.numbers import precision_context
 
@@ -76,7 +76,7 @@ class Training:
         ]
 
 
-class Kept(Saved):
+class KeptTensors(SavedTensors):
     """What forward keeps for backward: `bytes`, and of it `copies`, which have a weight's shape and fewer bits."""
 
     def __init__(self, model: nn.Module):
@@ -97,10 +97,10 @@ class Kept(Saved):
         return sum(self.copied.values())
 
 
-def weigh(worker: Worker, point: SimpleNamespace) -> None:
+def measure_memory(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row a phase (entry="memory"): the peak, and what is held when the phase is over.
 
-    Then one row of entry "counted": the bytes of what `held` finds.
+    Then one row of entry "counted": the bytes of what `held_bytes` finds.
     """
     with Meter(worker) as meter:
         training = Training(worker, point)
@@ -118,15 +118,15 @@ def weigh(worker: Worker, point: SimpleNamespace) -> None:
         for phase, work in works.items():
             meter.reset()
             work()
-            sizes = {"peak_mib": meter.peak() / MIB, "held_mib": meter.held() / MIB}
+            sizes = {"peak_mib": meter.peak_bytes() / MIB, "held_mib": meter.held_bytes() / MIB}
             worker.record(entry="memory", phase=phase, **sizes)
             training.losses.clear()
-    worker.record(entry="counted", **{f"{name}_mib": size / MIB for name, size in held(training).items()})
+    worker.record(entry="counted", **{f"{name}_mib": size / MIB for name, size in held_bytes(training).items()})
 
 
-def held(training: Training) -> dict[str, int]:
+def held_bytes(training: Training) -> dict[str, int]:
     """Return the bytes of everything that a training step holds, read off the tensors."""
-    with (kept := Kept(training.model)):
+    with (kept := KeptTensors(training.model)):
         loss = training.forward()
     activations = kept.bytes - kept.copies
     loss.backward()
@@ -141,7 +141,7 @@ def held(training: Training) -> dict[str, int]:
     }
 
 
-def weigh_hidden(worker: Worker, point: SimpleNamespace) -> None:
+def measure_peak(worker: Worker, point: SimpleNamespace) -> None:
     """Append the peak of the point's phase: "first" step or "steady" step."""
     with Meter(worker) as meter:
         training = Training(worker, point)
@@ -150,11 +150,11 @@ def weigh_hidden(worker: Worker, point: SimpleNamespace) -> None:
             training.step()
         meter.reset()
         training.step()
-        worker.record(entry="memory", peak_mib=meter.peak() / MIB)
+        worker.record(entry="memory", peak_mib=meter.peak_bytes() / MIB)
 
 
-def remember(worker: Worker, point: SimpleNamespace) -> None:
+def record_step_allocations(worker: Worker, point: SimpleNamespace) -> None:
     """Append the allocations of the first step and of a steady one, moment by moment, and the largest by line."""
     with Meter(worker) as meter:
         training = Training(worker, point)
-        remembered(worker, training.phases(), iterations=2, meter=meter, lines=True)
+        record_allocations(worker, training.phases(), iterations=2, meter=meter, lines=True)

@@ -17,12 +17,12 @@ _SCALES = tuple(2.0**power for power in range(-16, 17, 2))
 _MEANS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 
 
-def experiment(worker: Worker, point: SimpleNamespace) -> None:
+def run_experiment(worker: Worker, point: SimpleNamespace) -> None:
     """Append the rows of the point's experiment."""
-    {"sums": sums, "dtypes": dtypes, "norms": norms}[point.experiment](worker, point)
+    {"sums": record_sums, "dtypes": record_dtypes, "norms": record_norm_errors}[point.experiment](worker, point)
 
 
-def sums(worker: Worker, _point: SimpleNamespace) -> None:
+def record_sums(worker: Worker, _point: SimpleNamespace) -> None:
     """Append a row per way: 0.01 a thousand times, as torch adds it on this device."""
     for way, (total, term) in {
         "float32 + float32": (torch.float32, torch.float32),
@@ -60,7 +60,7 @@ class Toy(nn.Module):
         first = self.first(x)
         normed = self.norm(first.relu())
         logits = self.last(normed)
-        return named(first, normed, logits, functional.cross_entropy(logits, labels))
+        return tensors_by_name(first, normed, logits, functional.cross_entropy(logits, labels))
 
 
 def by_hand(model: Toy, x: torch.Tensor, labels: torch.Tensor, narrow: torch.dtype) -> dict[str, torch.Tensor]:
@@ -71,14 +71,14 @@ def by_hand(model: Toy, x: torch.Tensor, labels: torch.Tensor, narrow: torch.dty
     logits = functional.linear(normed.to(narrow), model.last.weight.to(narrow))
     # Of cross-entropy's two steps, a GPU's autocast has only the second take float32.
     scores = functional.log_softmax(logits if x.is_cuda else logits.float(), -1)
-    return named(first, normed, logits, functional.nll_loss(scores.float(), labels))
+    return tensors_by_name(first, normed, logits, functional.nll_loss(scores.float(), labels))
 
 
-def named(first: torch.Tensor, normed: torch.Tensor, logits: torch.Tensor, loss: torch.Tensor) -> dict:
+def tensors_by_name(first: torch.Tensor, normed: torch.Tensor, logits: torch.Tensor, loss: torch.Tensor) -> dict:
     return {"first layer's output": first, "LayerNorm's output": normed, "logits": logits, "loss": loss}
 
 
-def dtypes(worker: Worker, point: SimpleNamespace) -> None:
+def record_dtypes(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row per tensor of the toy model's training step: its dtype under the point's precision.
 
     Then, of a narrow precision, one row of entry "by hand": whether `by_hand` gives the same tensors and gradients.
@@ -103,7 +103,7 @@ def dtypes(worker: Worker, point: SimpleNamespace) -> None:
         worker.record(entry="by hand", same=same)
 
 
-def norms(worker: Worker, point: SimpleNamespace) -> None:
+def record_norm_errors(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row per input: how wrong a LayerNorm is whose statistics are rounded to the point's precision.
 
     The input is rounded to the format first, and the reference is float64's LayerNorm of that: what counts is the

@@ -17,7 +17,7 @@ from lessons.precision_memory.worker.memory import adamw, batch, model_of
 from lessons.precision_memory.worker.numbers import precision_context
 
 
-class Watch:
+class StepMeter:
     """Measures a loop's steps: what is held after each, and at the end of the last backward; the last step's peak."""
 
     def __init__(self, meter: Meter, steps: int):
@@ -28,10 +28,10 @@ class Watch:
         for number in range(self.number):
             self.meter.reset()
             yield number
-            self.held.append(self.meter.held())
+            self.held.append(self.meter.held_bytes())
 
     def backward_done(self) -> None:
-        self.after_backward = self.meter.held()
+        self.after_backward = self.meter.held_bytes()
 
 
 class Entropy:
@@ -55,10 +55,10 @@ def attempt(worker: Worker, point: SimpleNamespace) -> None:
         model = model_of(worker, point)
         batches = [batch(worker.plan, point.seed + number, worker.device) for number in range(MICRO_BATCHES)]
         autocast = functools.partial(precision_context, worker.device, point.precision)
-        watch, optimizer = Watch(meter, worker.plan.steps), adamw(model.parameters(), "fused")
+        watch, optimizer = StepMeter(meter, worker.plan.steps), adamw(model.parameters(), "fused")
         getattr(bugs, point.variant)(model, batches, optimizer, autocast, Entropy(model.head), watch)
         sizes = {
-            "peak_mib": meter.peak() / MIB,
+            "peak_mib": meter.peak_bytes() / MIB,
             "after_backward_mib": watch.after_backward / MIB,
             "growth_mib": (watch.held[-1] - watch.held[1]) / MIB / (len(watch.held) - 2),
         }

@@ -13,10 +13,10 @@ from lessons.scaling.worker.communication import communicate
 from lessons.scaling.worker.epochs import time_epochs
 from lessons.scaling.worker.images import Augmented, load
 from lessons.scaling.worker.learning import learn
-from lessons.scaling.worker.messages import watch
+from lessons.scaling.worker.messages import record_messages
 from lessons.scaling.worker.trials import put_on_trial
 
-_MEASURES = {Epochs: time_epochs, Communication: communicate, Accuracy: learn, Messages: watch}
+_MEASURES = {Epochs: time_epochs, Communication: communicate, Accuracy: learn, Messages: record_messages}
 
 
 def prepare(worker: Worker) -> SimpleNamespace:
@@ -35,4 +35,4 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
         return
     settings.set_precision(point.precision)
     _MEASURES.get(type(worker.plan), put_on_trial)(worker, point)
-    settings.forget(worker)
+    settings.release_memory(worker)

@@ -11,8 +11,8 @@ from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.counting import Collectives
-from labkit.worker.trace import traced
+from labkit.worker.counting import CollectiveCounter
+from labkit.worker.trace import profile_steps
 from lessons.scaling.worker.loop import EpochLoop
 
 
@@ -26,7 +26,7 @@ def _batch(worker: Worker, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return worker.state.training.pixels[chosen], worker.state.training.labels[chosen]
 
 
-def _rows(worker: Worker, entry: str, work: Callable, before: Callable = lambda: None) -> None:
+def _record_times(worker: Worker, entry: str, work: Callable, before: Callable = lambda: None) -> None:
     """Append a row of `entry` per timed call of `work`, in ms."""
     repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
     for timing in worker.time(work, **repeats, before=before):
@@ -48,11 +48,11 @@ def three_ways(worker: Worker, point: SimpleNamespace) -> None:
         loop.optimizer.zero_grad()
         fence(group)
 
-    _rows(worker, "step", step, settle)
+    _record_times(worker, "step", step, settle)
     # 1. two step times: with the all-reduce, and without
-    _rows(worker, "gradients", lambda: loop.gradients(images, labels), settle)
+    _record_times(worker, "gradients", lambda: loop.gradients(images, labels), settle)
     with loop.wrapped.no_sync():
-        _rows(worker, "muted", lambda: loop.gradients(images, labels), settle)
+        _record_times(worker, "muted", lambda: loop.gradients(images, labels), settle)
     # 2. hooks: from the last gradient to the end of backward, in the stream
     for iteration in range(worker.plan.repeats):
         settle()
@@ -61,15 +61,15 @@ def three_ways(worker: Worker, point: SimpleNamespace) -> None:
         worker.synchronize()
         worker.record(entry="waited", iteration=iteration, waited_ms=loop.ended()["exposed"])
     settle()
-    _alone(worker, step, group)
+    _record_exchange_alone(worker, step, group)
     # 3. the trace; the tracer has all ranks meet
     if point.ranks == worker.gpus:
-        traced(worker, step)
+        profile_steps(worker, step)
 
 
-def _alone(worker: Worker, step: Callable, group: dist.ProcessGroup | None) -> None:
+def _record_exchange_alone(worker: Worker, step: Callable, group: dist.ProcessGroup | None) -> None:
     """Append a row of the gradients that a step sends, and rows of the same all-reduces when nothing else runs."""
-    with Collectives() as sent:
+    with CollectiveCounter() as sent:
         step()
     sizes = [size for name, size in sent.each if name == "all-reduce"]
     tensors = [torch.zeros(size // 4, device=worker.device) for size in sizes]
@@ -79,7 +79,7 @@ def _alone(worker: Worker, step: Callable, group: dist.ProcessGroup | None) -> N
         for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]:
             work.wait()  # pyright: ignore[reportOptionalMemberAccess]
 
-    _rows(worker, "alone", exchange, lambda: fence(group) and None)
+    _record_times(worker, "alone", exchange, lambda: fence(group) and None)
 
 
 def _data_parallel(worker: Worker, point: SimpleNamespace) -> None:
@@ -97,4 +97,4 @@ def _data_parallel(worker: Worker, point: SimpleNamespace) -> None:
         loop.gradients(images, labels)
         loop.update()
 
-    _rows(worker, "step", step)
+    _record_times(worker, "step", step)

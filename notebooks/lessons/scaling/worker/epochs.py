@@ -17,7 +17,7 @@ from lessons.scaling.worker.loop import EpochLoop
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
 
 
-def feed(worker: Worker, point: SimpleNamespace, **choice: Any) -> Feed:
+def make_feed(worker: Worker, point: SimpleNamespace, **choice: Any) -> Feed:
     """Return the batches of this rank, as the point's loader brings them."""
     state = worker.state
     loader: dict[str, Any] = {"host": state.host, "processes": worker.plan.processes} if point.loader == "host" else {}
@@ -27,12 +27,12 @@ def feed(worker: Worker, point: SimpleNamespace, **choice: Any) -> Feed:
 
 def time_epochs(worker: Worker, point: SimpleNamespace) -> None:
     """Time epochs after a warm-up; append a row each: seconds, steps, images and the parts in ms."""
-    plan, loop, batches = worker.plan, EpochLoop(worker, point), feed(worker, point)
+    plan, loop, batches = worker.plan, EpochLoop(worker, point), make_feed(worker, point)
     repeats = max(1, min(plan.most_repeats, plan.least_steps // max(1, batches.steps)))
     for iteration in range(1 + repeats):
         warm_up = iteration == 0
         limit = min(plan.first_steps, batches.steps) if warm_up else batches.steps
-        seconds, parts = timed(worker, loop, islice(batches.epoch(iteration), limit))
+        seconds, parts = timed_epoch(worker, loop, islice(batches.epoch(iteration), limit))
         worker.record(
             entry="epoch",
             iteration=iteration,
@@ -45,7 +45,7 @@ def time_epochs(worker: Worker, point: SimpleNamespace) -> None:
     batches.close()
 
 
-def timed(worker: Worker, loop: EpochLoop, batches: Batches) -> tuple[float, dict[str, float]]:
+def timed_epoch(worker: Worker, loop: EpochLoop, batches: Batches) -> tuple[float, dict[str, float]]:
     """Return the seconds of a step per batch, all ranks starting together, and the ms of each part."""
     fence(worker.state.groups[loop.point.ranks])
     with worker.clock() as timing:

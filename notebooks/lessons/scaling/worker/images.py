@@ -36,11 +36,11 @@ def load(kind: str, training: int, testing: int, device: torch.device) -> tuple[
 
 
 def _first(names: tuple[str, ...], count: int, device: torch.device) -> Images:
-    pixels, labels = read(CIFAR10, names)
+    pixels, labels = read_images(CIFAR10, names)
     return Images(pixels[:count], labels[:count]).to(device)
 
 
-def read(folder: Path, names: tuple[str, ...]) -> Images:
+def read_images(folder: Path, names: tuple[str, ...]) -> Images:
     """Return the images of CIFAR-10's binary files: per record one byte of class, then 3 × 32 × 32 bytes.
 
     Raises ValueError, naming the file, where one is not made of such records.

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from lessons.scaling.theory import learning_rate
-from lessons.scaling.worker.epochs import feed
+from lessons.scaling.worker.epochs import make_feed
 from lessons.scaling.worker.images import Feed, Images
 from lessons.scaling.worker.loop import EpochLoop
 
@@ -20,7 +20,7 @@ _TEST_BATCH = 1000
 
 def learn(worker: Worker, point: SimpleNamespace) -> None:
     """Train and append a row per epoch: mean loss and accuracy on the images as trained, and on the test images."""
-    loop, batches = EpochLoop(worker, point), feed(worker, point, reshuffle=point.reshuffle)
+    loop, batches = EpochLoop(worker, point), make_feed(worker, point, reshuffle=point.reshuffle)
     group = worker.state.groups[point.ranks]
     schedule = {"steps": worker.plan.epochs * batches.steps, "rate": point.rate}
     schedule["warm_up_steps"] = round(point.warm_up_epochs * batches.steps)

@@ -10,18 +10,18 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from labkit.engine.worker import Worker
-from labkit.worker.counting import Collectives
-from lessons.scaling.worker.epochs import feed
+from labkit.worker.counting import CollectiveCounter
+from lessons.scaling.worker.epochs import make_feed
 from lessons.scaling.worker.loop import EpochLoop
 
 _SHOWN = 6  # numbers of an order
 
 
-def watch(worker: Worker, point: SimpleNamespace) -> None:
+def record_messages(worker: Worker, point: SimpleNamespace) -> None:
     """Append rows "message" (phase, collective, calls, sent_bytes) and "order" (epoch, set_epoch, numbers)."""
     group = worker.state.groups[point.ranks]
     devices: Any = [worker.device] if worker.device.type == "cuda" else None
-    batches = feed(worker, point)
+    batches = make_feed(worker, point)
     batch = next(iter(batches.epoch(0)))
     loop = EpochLoop(worker, point, alone=True)
 
@@ -31,33 +31,33 @@ def watch(worker: Worker, point: SimpleNamespace) -> None:
     def step() -> None:
         loop.step(*batch)
 
-    _counted(worker, "construction", wrap)
+    _record_messages_of(worker, "construction", wrap)
     for name in ("first step", "second step", "third step"):
-        _counted(worker, name, step)
+        _record_messages_of(worker, name, step)
     with loop.wrapped.no_sync():
-        _counted(worker, "a step under no_sync", step)
-        _counted(worker, "a second step under no_sync", step)
+        _record_messages_of(worker, "a step under no_sync", step)
+        _record_messages_of(worker, "a second step under no_sync", step)
     loop = EpochLoop(worker, point, alone=True)
     wrap(broadcast_buffers=False)
     for _ in range(3):
         step()
-    _counted(worker, "a step without broadcast_buffers", step)
+    _record_messages_of(worker, "a step without broadcast_buffers", step)
     if worker.device.type == "cuda":
         loop = EpochLoop(worker, point, alone=True)
         loop.model = nn.SyncBatchNorm.convert_sync_batchnorm(loop.model, group)
         wrap()
         for _ in range(3):
             step()
-        _counted(worker, "a step with SyncBatchNorm", step)
+        _record_messages_of(worker, "a step with SyncBatchNorm", step)
     for set_epoch in (True, False):
-        order = feed(worker, point, reshuffle=set_epoch)
+        order = make_feed(worker, point, reshuffle=set_epoch)
         for epoch in range(3):
             worker.record(entry="order", set_epoch=set_epoch, epoch=epoch, numbers=order.order(epoch)[:_SHOWN])
 
 
-def _counted(worker: Worker, phase: str, work: Callable) -> None:
+def _record_messages_of(worker: Worker, phase: str, work: Callable) -> None:
     """Append a row per kind of collective that is called during `work`; one without calls where there is none."""
-    with Collectives() as sent:
+    with CollectiveCounter() as sent:
         work()
     worker.synchronize()
     for collective in sent.calls or ["none"]:

@@ -13,7 +13,7 @@ from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from lessons.scaling import bugs
 from lessons.scaling.theory import BASE_RATE, scaled_rate
-from lessons.scaling.worker.epochs import feed
+from lessons.scaling.worker.epochs import make_feed
 from lessons.scaling.worker.images import Images
 from lessons.scaling.worker.learning import evaluate, train_epoch
 from lessons.scaling.worker.loop import EpochLoop
@@ -30,18 +30,18 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     plan, group = worker.plan, worker.state.groups[point.ranks]
     variant = bugs.VARIANTS[point.variant]
     choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
-    loop, batches = EpochLoop(worker, point), feed(worker, point, **choice)
+    loop, batches = EpochLoop(worker, point), make_feed(worker, point, **choice)
     due = scaled_rate(point.batch, BASE_RATE, point.gpu_batch)
     rate = BASE_RATE if variant.get("unscaled") else due
     schedule = {"steps": plan.epochs * batches.steps, "warm_up_steps": batches.steps, "rate": rate}
     orders, epoch_s = [], []
     for epoch in range(plan.epochs):
-        orders.append(_gathered(batches.order(epoch), point.ranks, group))
+        orders.append(_gather_numbers(batches.order(epoch), point.ranks, group))
         fence(group)
         start = time.perf_counter()
         train_epoch(loop, batches, epoch, schedule)
         epoch_s.append(fence(group) - start)
-    tested = _validated(worker, loop, point, bool(variant.get("one_shard")), group)
+    tested = _validation_count(worker, loop, point, bool(variant.get("one_shard")), group)
     worker.record(
         entry="trial",
         iteration=0,
@@ -55,7 +55,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     )
 
 
-def _validated(
+def _validation_count(
     worker: Worker, loop: EpochLoop, point: SimpleNamespace, one_shard: bool, group: dist.ProcessGroup | None
 ) -> int:
     """Evaluate this rank's part of the test images; return how many images the accuracy is made of."""
@@ -66,7 +66,7 @@ def _validated(
     return int(counts[1])
 
 
-def _gathered(numbers: list[int], ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+def _gather_numbers(numbers: list[int], ranks: int, group: dist.ProcessGroup | None) -> list[int]:
     """Return the numbers of all ranks' images, rank after rank."""
     sent = torch.tensor(numbers)
     parts = [torch.empty_like(sent) for _ in range(ranks)]

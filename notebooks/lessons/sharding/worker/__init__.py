@@ -11,9 +11,9 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 from labkit.engine.worker import Worker
-from labkit.worker.allocations import remembered
-from labkit.worker.counting import keep_ledgers
-from labkit.worker.settings import forget, prepare, set_precision
+from labkit.worker.allocations import record_allocations
+from labkit.worker.counting import record_ledgers
+from labkit.worker.settings import prepare, release_memory, set_precision
 from labkit.worker.trainer import Batch, Trainer, adamw, batches, time_steps
 from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
 from lessons.sharding.worker.gpt import Gpt, samples
@@ -42,7 +42,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
         return
     set_precision(point.precision)
     (compare if isinstance(worker.plan, Trial) else _run_point)(worker, point, group)
-    forget(worker)
+    release_memory(worker)
 
 
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -62,17 +62,17 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
     state, hook = _COMPRESSED.get(option, lambda group: (None, None))(group)
     if hook:
         trainer.wrapped.register_comm_hook(state, hook)
-    next_batches = feed(worker, point)
+    next_batches = batch_source(worker, point)
     if isinstance(worker.plan, Profiles):
         profile(worker, trainer, next_batches, group)
     elif isinstance(worker.plan, Timeline):
         for _ in range(worker.plan.warm_ups):
             trainer.step(next_batches())
-        _remember(worker, trainer, next_batches)
+        _record_allocations(worker, trainer, next_batches)
     else:
         time_steps(worker, trainer, next_batches, group)
         if point.seed == worker.plan.seeds[0] and not isinstance(worker.plan, Ladder):
-            keep_ledgers(worker, trainer, next_batches())
+            record_ledgers(worker, trainer, next_batches())
         if isinstance(state, powerSGD_hook.PowerSGDState):
             _, before, after = state.compression_stats()
             worker.record(entry="compression", gradients=before, sent=after)
@@ -83,21 +83,24 @@ def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGrou
     from lessons.sharding.worker.by_hand import ByHand  # Triton is needed for this alone
 
     model, in_float8 = Gpt(worker.plan, point, worker.device), point.compiled.endswith("float8")
-    trainer, next_batches = ByHand(model, point.micro_batch, _LEARNING_RATE, in_float8=in_float8), feed(worker, point)
+    trainer, next_batches = (
+        ByHand(model, point.micro_batch, _LEARNING_RATE, in_float8=in_float8),
+        batch_source(worker, point),
+    )
     if in_float8:
         worker.record(entry="gradients", away=trainer.away_in_float8(next_batches()))
-        next_batches = feed(worker, point)
+        next_batches = batch_source(worker, point)
     time_steps(worker, trainer, next_batches, group)
 
 
-def feed(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
+def batch_source(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
     """Return a function that returns this rank's micro-batches of the next step."""
     tensors = samples(worker.plan, _EPOCH * point.batch, point.seed, getattr(worker.plan, "occurring", 0))
     data = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
     return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))
 
 
-def _remember(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:
+def _record_allocations(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:
     """Keep the allocator's history over some steps, phase by phase."""
     losses: list[torch.Tensor] = []
 
@@ -105,4 +108,4 @@ def _remember(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[
         losses.append(trainer.forward(next_batches()[0]))
 
     phases = [("forward", forward), ("backward", lambda: trainer.backward(losses.pop())), ("optimizer", trainer.update)]
-    remembered(worker, phases, worker.plan.iterations)
+    record_allocations(worker, phases, worker.plan.iterations)

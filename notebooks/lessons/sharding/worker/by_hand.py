@@ -269,7 +269,7 @@ class ByHand:
     @torch.no_grad()
     def step(self, micro_batches: list[Batch]) -> torch.Tensor:
         """Run one step and return the mean loss; the second step captures it, and from then on it is replayed."""
-        self.take(micro_batches)
+        self.copy_inputs(micro_batches)
         if self.ran and self.flat.is_cuda and self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
@@ -281,7 +281,7 @@ class ByHand:
         self.ran = True
         return self.losses.mean()
 
-    def take(self, micro_batches: list[Batch]) -> None:
+    def copy_inputs(self, micro_batches: list[Batch]) -> None:
         ((tokens, targets),) = micro_batches
         self.tokens.copy_(tokens.view(-1), non_blocking=True)
         self.targets.copy_(targets.view(-1), non_blocking=True)
@@ -289,7 +289,7 @@ class ByHand:
     @torch.no_grad()
     def away_in_float8(self, micro_batches: list[Batch]) -> float:
         """Return how far float8 moves the gradient, over the norm of the one in bfloat16; nothing is updated."""
-        self.take(micro_batches)
+        self.copy_inputs(micro_batches)
         gradients, products = [], (self.linear, self.linear_back)
         for self.linear, self.linear_back in (_IN_FLOAT8, _IN_BFLOAT16):
             self.backward(*self.forward())

@@ -12,7 +12,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import Clock, Tape, fence
 from labkit.worker.strategies import after_gradient
-from labkit.worker.trace import traced
+from labkit.worker.trace import profile_steps
 from labkit.worker.trainer import Batch, Trainer, time_steps
 
 
@@ -22,29 +22,29 @@ def profile(
     """Time the step with its communication and without, note the stream's waits, then trace a step."""
     time_steps(worker, trainer, next_batches, group)
     repeats = {"warm_ups": 1, "repeats": worker.plan.repeats}
-    with muted(trainer):
+    with without_communication(trainer):
         for timing in worker.time(
-            lambda: trainer.gradients(next_batches()), **repeats, before=lambda: settle(trainer, group)
+            lambda: trainer.gradients(next_batches()), **repeats, before=lambda: drop_gradients_and_wait(trainer, group)
         ):
             worker.record(
                 entry="muted", iteration=timing.iteration, warm_up=timing.warm_up, muted_ms=1e3 * timing.seconds
             )
     for timing in worker.time(
-        lambda: trainer.gradients(next_batches()), **repeats, before=lambda: settle(trainer, group)
+        lambda: trainer.gradients(next_batches()), **repeats, before=lambda: drop_gradients_and_wait(trainer, group)
     ):
         worker.record(
             entry="gradients", iteration=timing.iteration, warm_up=timing.warm_up, gradients_ms=1e3 * timing.seconds
         )
     waits = _Waits(worker, trainer)
     for iteration in range(1 + worker.plan.repeats):
-        settle(trainer, group)
-        waited = waits.of(lambda: trainer.gradients(next_batches()))
+        drop_gradients_and_wait(trainer, group)
+        waited = waits.waited_s(lambda: trainer.gradients(next_batches()))
         worker.record(entry="waits", iteration=iteration, warm_up=iteration == 0, waited_ms=1e3 * waited)
-    settle(trainer, group)
-    traced(worker, lambda: trainer.step(next_batches()))
+    drop_gradients_and_wait(trainer, group)
+    profile_steps(worker, lambda: trainer.step(next_batches()))
 
 
-def settle(trainer: Trainer, group: dist.ProcessGroup | None) -> None:
+def drop_gradients_and_wait(trainer: Trainer, group: dist.ProcessGroup | None) -> None:
     """Drop the gradients and wait for all ranks."""
     trainer.optimizer.zero_grad()
     fence(group)
@@ -65,7 +65,7 @@ class _SilentScatter(DefaultReduceScatter):
 
 
 @contextmanager
-def muted(trainer: Trainer) -> Iterator[None]:
+def without_communication(trainer: Trainer) -> Iterator[None]:
     """Take the communication out of a strategy; FSDP keeps copies, hooks and streams, DDP loses its buckets' work."""
     if trainer.strategy == "ddp":
         with trainer.wrapped.no_sync():
@@ -121,7 +121,7 @@ class _Waits:
         if self.on:
             self.last = self.tape.now()
 
-    def of(self, work: Callable) -> float:
+    def waited_s(self, work: Callable) -> float:
         """Return the seconds that the stream waited during `work`."""
         self.on, self.gaps, self.last = True, [], None
         zero = Clock(self.worker.device)

@@ -9,8 +9,8 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.counting import Collectives
-from labkit.worker.equality import along, changes, mean, sgd
+from labkit.worker.counting import CollectiveCounter
+from labkit.worker.equality import mean_over_ranks, projection, sgd, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.sharding.worker.gpt import Gpt, samples
 
@@ -75,16 +75,16 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
     losses, row = [], {}
     for step in range(plan.steps):
         micro_batches = zip(*(part.split(point.micro_batch) for part in next(mine)[:-1]), strict=True)
-        with Collectives() as sent:
+        with CollectiveCounter() as sent:
             loss = trainer.step(list(micro_batches))
-        losses.append((mean(loss, group), reference.step([next(right)[:-1]]).item()))
+        losses.append((mean_over_ranks(loss, group), reference.step([next(right)[:-1]]).item()))
         if step == 0:
-            row["update_ratio"] = along(*changes(trainer, reference, start))
+            row["update_ratio"] = projection(*weight_changes(trainer, reference, start))
             whole = 4 * plan.model(point.vocabulary).parameters
             row["largest_share"] = sent.largest / whole
             reduced = sent.bytes["all-reduce"] + sent.bytes["reduce-scatter"]
             row["exchanges"] = reduced / whole
-    change, right_change = changes(trainer, reference, start)
+    change, right_change = weight_changes(trainer, reference, start)
     row["update_error"] = ((change - right_change).norm() / right_change.norm()).item()
     row["loss_error"] = max(abs(loss / right - 1) for loss, right in losses)
     worker.record(entry="trial", iteration=0, micro_batches=point.micro_batches, **row)

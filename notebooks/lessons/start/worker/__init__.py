@@ -33,7 +33,10 @@ def hello(worker: Worker) -> None:
 
     for timing in worker.time(add_up, warm_ups=0, repeats=worker.plan.sums, before=worker.barrier):
         worker.record(
-            iteration=timing.iteration, seconds=timing.seconds, sum_of_ranks=ranks.item(), **whereabouts(worker.device)
+            iteration=timing.iteration,
+            seconds=timing.seconds,
+            sum_of_ranks=ranks.item(),
+            **process_facts(worker.device),
         )
 
 
@@ -43,7 +46,7 @@ def record_start_up(worker: Worker) -> None:
         worker.span(what, "start-up", begun * 1e6, ended * 1e6)
 
 
-def whereabouts(device: torch.device) -> dict[str, Any]:
+def process_facts(device: torch.device) -> dict[str, Any]:
     """Return the process, its device, the device's free memory in GiB, and how many cores it may use."""
     on_gpu = device.type == "cuda"
     return {
