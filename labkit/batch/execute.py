@@ -64,7 +64,7 @@ def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
     except PapermillExecutionError as error:
         outcome.status, outcome.why = FAILED, _cell_failure(error)
     except Exception as error:  # a dead kernel, an unreadable file: the other notebooks still run
-        outcome.status, outcome.why = FAILED, _truncated(f"{type(error).__name__}: {error}")
+        outcome.status, outcome.why = FAILED, _truncate(f"{type(error).__name__}: {error}")
         if isinstance(error, OSError):  # a disk that is full takes a part of the copy, which is no notebook
             executed.unlink(missing_ok=True)
     outcome.seconds = time.monotonic() - begin
@@ -94,9 +94,9 @@ def declared_parameters(notebook: nbformat.NotebookNode, parameters: dict) -> di
 
 def _cell_failure(error: PapermillExecutionError) -> str:
     where = f"in cell [{error.exec_count}]: " if error.exec_count else ""
-    return _truncated(f"{where}{error.ename}: {error.evalue}")
+    return _truncate(f"{where}{error.ename}: {error.evalue}")
 
 
-def _truncated(text: str, limit: int = 600) -> str:
+def _truncate(text: str, limit: int = 600) -> str:
     text = _ANSI.sub("", text).strip()
     return text if len(text) <= limit else text[: limit - 1] + "…"

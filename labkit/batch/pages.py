@@ -80,7 +80,7 @@ _LOG.setLevel(logging.ERROR)  # it warns of every chart that it lacks an alterna
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ERROR_MARKER = "papermill-error-cell-tag"
 _WIDGET_NOTE = '<p class="report-widget">A control: open the notebook in JupyterLab to move it.</p>'
-_SHOWN = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/latex", "text/plain"]
+_SHOWN_TYPES = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/latex", "text/plain"]
 _STYLE_LOADS = re.compile(r"""(?:@import\s+(?!url)|url\()\s*['"]?([^'")\s;]+)""")
 _LOADING = {"href": {"link"}, "data": {"object"}, "poster": {"video"}, "srcset": {"img", "source"}}
 
@@ -132,7 +132,7 @@ class _Exporter(HTMLExporter):
 def _exporter() -> HTMLExporter:
     # `pip install --target` puts the templates beside the package, where Jupyter's own search does not look.
     beside = Path(nbconvert.__file__).parents[1] / "share" / "jupyter" / "nbconvert" / "templates"
-    config = Config({"NbConvertBase": {"display_data_priority": _SHOWN}})
+    config = Config({"NbConvertBase": {"display_data_priority": _SHOWN_TYPES}})
     return _Exporter(
         config=config,
         extra_loaders=[DictLoader({"page.html.j2": _TEMPLATE})],

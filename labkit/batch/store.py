@@ -13,7 +13,7 @@ from labkit.batch.execute import execute
 from labkit.report.record import OK
 from labkit.repository import chosen_notebooks
 
-CHECKED = "nbval-check-output"
+CHECKED_TAG = "nbval-check-output"
 
 
 def store_outputs(path: Path, executed: Path) -> int:
@@ -22,7 +22,7 @@ def store_outputs(path: Path, executed: Path) -> int:
     outputs = {cell["id"]: cell.get("outputs", []) for cell in ran.cells}
     kept = 0
     for number, cell in enumerate((cell for cell in source.cells if cell.cell_type == "code"), 1):
-        checked = CHECKED in cell.metadata.get("tags", [])
+        checked = CHECKED_TAG in cell.metadata.get("tags", [])
         kept += checked
         # nbval compares a cell only if it was run: its place in the notebook, the same for everyone, is its number.
         cell.execution_count = number if checked else None

@@ -12,7 +12,7 @@ from labkit.tables.measures import LOWER
 
 GLYPHS = {SOUND: "✓", BELOW: "▼", IMPOSSIBLE: "✗", NOT_COMPARABLE: "○", NOT_MEASURED: "–"}
 CLASSES = {SOUND: "ok", BELOW: "failed", IMPOSSIBLE: "failed", NOT_COMPARABLE: "interrupted", NOT_MEASURED: "soft"}
-_ROOM = 1.08  # right of the longest mark where no limit is known
+_HEADROOM = 1.08  # right of the longest mark where no limit is known
 STYLE = """
 table.card td, table.card th { padding: 7px 12px 7px 0; }
 table.card td.figure { width: 34%; } table.card td.bar { width: 32%; } table.card td.value { white-space: nowrap; }
@@ -104,7 +104,7 @@ def _bar(row: Row) -> str:
         return ""
     marks = [row.value, *(reference["high"] for reference in row.references)]
     upper = row.limit if row.limit is not None and row.better != LOWER else None
-    full = max(marks) * _ROOM if upper is None or max(marks) > upper else upper
+    full = max(marks) * _HEADROOM if upper is None or max(marks) > upper else upper
 
     def at(value: float) -> str:
         return f"{100 * min(1.0, max(0.0, value / full)):.2f}%"

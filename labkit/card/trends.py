@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "trends.html"
-_ROOM = 1.1
+_HEADROOM = 1.1
 _LEAST = 2  # dates that make a trend
 STYLE = """
 .trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 28px 36px; }
@@ -107,7 +107,7 @@ def series_figure(rows: Sequence[Row]) -> Figure:
     for place, row in enumerate(rows):
         ax.plot(place, row.value, "o", color=INKS[DOTS[CLASSES[row.kind]]], ms=7, clip_on=False, gid=f"dot{place}")
     top = ax.dataLim.y1
-    ax.set(ylim=(0, top if top == limit else _ROOM * top), xlim=(-0.1, max(places) + 0.1), yticks=[])
+    ax.set(ylim=(0, top if top == limit else _HEADROOM * top), xlim=(-0.1, max(places) + 0.1), yticks=[])
     ends = dict.fromkeys((0, places[-1]))  # the first and the last date, as far as there are two
     ax.set_xticks([*ends], [rows[place].date[:16].replace("T", " ") for place in ends], color=INKS["soft"], size=8)
     for tick, side in zip(ax.get_xticklabels(), ("left", "right") if len(ends) > 1 else ("center",), strict=True):

@@ -13,7 +13,7 @@ from labkit.provenance import fact
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINE = 52  # characters of a question in one line
+LINE_CHARACTERS = 52  # characters of a question in one line
 LINES = 2
 
 
@@ -33,7 +33,7 @@ def predictions_chart(table: pd.DataFrame) -> Figure:
     ax.axvline(1, color=canvas.MEASURED, label="measured")
     ratios = shown["guessed_per_measured"]
     ax.plot(ratios, ratios.index, "D", color=canvas.PREDICTED, label="your prediction", linestyle="none")
-    wrapped = [textwrap.fill(text, LINE, max_lines=LINES, placeholder=" …") for text in shown["question"]]
+    wrapped = [textwrap.fill(text, LINE_CHARACTERS, max_lines=LINES, placeholder=" …") for text in shown["question"]]
     ax.set_yticks(ratios.index, wrapped, fontsize=8)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.set_xlabel("how many times the measured value you guessed")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.typing import ColorType
 
 BLACK, WHITE = "#000000", "#ffffff"
-LEAST = 4.5  # WCAG 2.2, 1.4.3, for text of this size
+LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3, for text of this size
 LIGHT = "#f2f2f2"  # the darkest ground of a panel
 
 
@@ -25,7 +25,7 @@ def ink_like(color: ColorType) -> str:
 
     red, green, blue = to_rgb(color)
     shades = (to_hex((red * light / 50, green * light / 50, blue * light / 50)) for light in range(50, -1, -1))
-    return next(shade for shade in shades if contrast(shade, LIGHT) >= LEAST)
+    return next(shade for shade in shades if contrast(shade, LIGHT) >= LEAST_CONTRAST)
 
 
 def contrast(color: ColorType, other: ColorType) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 8  # nodes; of more the first ones are drawn, and the title counts all
 MOST_CARDS = 8  # of a node
-LINE = 0.32  # between two lines of text
+LINE_SPACING = 0.32  # between two lines of text
 NARROWEST, WIDEST = 24, 44  # letters that a node's box has room for; a longer line is cut
 
 
@@ -32,17 +32,17 @@ def nodes_map(table: pd.DataFrame) -> Figure | Markdown:
     texts = [_lines(node) for node in drawn.itertuples()]
     most_lines = max(map(len, texts))
     letters = min(max(NARROWEST, *(len(line) for lines in texts for line in lines)), WIDEST)
-    height = LINE * most_lines + 2.1
+    height = LINE_SPACING * most_lines + 2.1
     figure, ax = canvas.canvas(width=max(7.5, 0.095 * letters * len(drawn)), height=height)
     ax.axis("off")
     for place, (node, lines) in enumerate(zip(drawn.itertuples(), texts, strict=True)):
-        _draw(ax, float(place), node, [_truncated(line, letters) for line in lines], LINE * most_lines)
+        _draw(ax, float(place), node, [_truncate(line, letters) for line in lines], LINE_SPACING * most_lines)
     left, right = -0.45, len(drawn) - 0.55
     ax.plot([left, right], [-0.95, -0.95], color=canvas.COMMUNICATE, lw=5, solid_capstyle="round")
     ax.text((left + right) / 2, -1.2, "network between the nodes", ha="center", fontsize=9, color=canvas.QUIET)
     rest = f", the first {len(drawn)} drawn" if len(drawn) < len(table) else ""
     title = f"{len(table)} nodes{rest}: their cards, and the most that each link carries in one direction"
-    ax.set(xlim=(-0.6, len(drawn) - 0.4), ylim=(-1.35, LINE * most_lines + 0.1), title=title)
+    ax.set(xlim=(-0.6, len(drawn) - 0.4), ylim=(-1.35, LINE_SPACING * most_lines + 0.1), title=title)
     return canvas.finish(figure, fact(table, "source"))
 
 
@@ -63,7 +63,7 @@ def _card_parts(text: str) -> tuple[str, str, str]:
     return name, gap, rate.removesuffix(".0")
 
 
-def _truncated(line: str, most: int) -> str:
+def _truncate(line: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
@@ -75,7 +75,7 @@ def _draw(ax, place: float, node, lines: list[str], height: float) -> None:
     ax.add_patch(FancyBboxPatch((place - 0.42, -0.02), 0.84, height - 0.06, **shape))
     for number, line in enumerate(lines):
         color = canvas.INK if not number else canvas.QUIET
-        ax.text(place, height - LINE * (number + 0.6), line, ha="center", va="center", fontsize=9, color=color)
+        ax.text(place, height - LINE_SPACING * (number + 0.6), line, ha="center", va="center", fontsize=9, color=color)
     ax.plot([place, place], [-0.05, -0.92], color=canvas.COMMUNICATE, lw=2)
     ax.text(place + 0.04, -0.32, node.interface, ha="left", va="center", fontsize=8.5, color=canvas.QUIET)
     ax.text(place + 0.04, -0.64, link_rate(node), ha="left", va="center", fontsize=8.5, color=canvas.INK)

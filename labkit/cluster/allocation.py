@@ -18,7 +18,7 @@ from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
 
 POLL_SECONDS = 1.0
-INSTALL = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"
+INSTALL_ADVICE = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"
 # From the first station that ends well to the others' end: they end their workers first, and clear up.
 WAIT_SECONDS = 10
 
@@ -86,7 +86,9 @@ def submit_job(nodes: int, settings: Settings, folder: Path) -> Allocation:
         from submitit import SlurmExecutor
         from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
     except ImportError:
-        raise ClusterError(f"a job is submitted through the package submitit, which is missing: {INSTALL}") from None
+        raise ClusterError(
+            f"a job is submitted through the package submitit, which is missing: {INSTALL_ADVICE}"
+        ) from None
     command = [settings.python or sys.executable, "-P", str(Path(job_script.__file__)), str(60 * settings.keep_minutes)]
     with _without_own_job(), contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it then raises
         try:

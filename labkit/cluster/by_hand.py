@@ -23,7 +23,7 @@ from labkit.engine.json_lines import read_lines
 from labkit.engine.launch_settings import Settings
 from labkit.engine.launches import Launches, ResourceUsage, omp_num_threads
 from labkit.engine.plan import Plan
-from labkit.engine.processes import MARK
+from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.progress import ProgressBars
 from labkit.engine.run import Run
 from labkit.engine.session import Session
@@ -61,7 +61,7 @@ def lines_to_paste(run: Run, launch: int, first_point: int, settings: Settings) 
         free.bind((address, 0))
         port = free.getsockname()[1]
     variables = {
-        MARK: run.mark,
+        MARK_VARIABLE: run.mark,
         "LABKIT_LAUNCH": str(launch),
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": f"={interface}",

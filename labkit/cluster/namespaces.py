@@ -30,7 +30,9 @@ PROGRAMS = {
 }  # and Debian's packages
 ADDRESSES = ("10.99.0.1", "10.99.0.2")  # nobody else sees them
 SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where the programs are, outside a user's PATH
-TRIAL = "ip link add name a0 type veth peer name b0 && tc qdisc add dev a0 root tbf rate 9mbit burst 9kb latency 9ms"
+TRIAL_COMMAND = (
+    "ip link add name a0 type veth peer name b0 && tc qdisc add dev a0 root tbf rate 9mbit burst 9kb latency 9ms"
+)
 TRIAL_SECONDS = 10.0
 
 
@@ -43,7 +45,7 @@ def why_not() -> str:
         return f"two network namespaces need {', '.join(sorted(missing))}, which this machine does not have"
     if os.geteuid():
         return "only root may make two network namespaces with a shaped link"
-    command = ["unshare", "--net", "--", "bash", "-c", TRIAL]
+    command = ["unshare", "--net", "--", "bash", "-c", TRIAL_COMMAND]
     try:
         trial = subprocess.run(
             command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=TRIAL_SECONDS

@@ -19,7 +19,7 @@ from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
-from labkit.engine.processes import MARK, UNMARKED
+from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, agent_fingerprint, environment, import_path
 from labkit.node import Node
@@ -29,7 +29,7 @@ START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may 
 POLL_SECONDS = 0.05
 STATE_SECONDS = 6.0  # for Slurm to know why the stations have ended
 PROBE_SECONDS = 10.0  # for all stations to look around and answer
-PROBED = re.compile(r'{"probe": ')
+PROBE_LINE = re.compile(r'{"probe": ')
 LOST_TASK = re.compile(r"^srun: error: (?P<host>\S+): tasks? (?P<task>\d+): (?P<how>.*)$", re.M)
 # What differs from node to node: each station knows its own.
 NODE_VARIABLES = (
@@ -77,7 +77,7 @@ class NodesSession(Session):
         try:
             self.process = subprocess.Popen(
                 [*allocation.srun(count), "bash", str(self._shared.start), *station],
-                env=exported | kept | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
+                env=exported | kept | {MARK_VARIABLE: BLANK_MARK, "LABKIT_PRELOAD": preload},
                 stdin=subprocess.PIPE,
                 stdout=self._log,
                 stderr=self._log,
@@ -140,7 +140,7 @@ class NodesSession(Session):
         """Send all stations a request; each adds its own part of the environment where it starts a launch."""
         if "environment" in request:
             self.token = secrets.token_hex(16)
-            wanted, key = request["environment"], (request["environment"][MARK], request["launch"])
+            wanted, key = request["environment"], (request["environment"][MARK_VARIABLE], request["launch"])
             self._outcomes_by_launch.pop(key, None)
             self._stopped.discard(key)
             changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*NODE_VARIABLES}
@@ -182,7 +182,7 @@ class NodesSession(Session):
         while len(probes) < self.count and self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             self._read()
-            for line in filter(PROBED.match, super().log_tail().splitlines()):
+            for line in filter(PROBE_LINE.match, super().log_tail().splitlines()):
                 with suppress(ValueError):  # it may be cut off in front, or have come half
                     answer = json.loads(line)
                     self._probes[answer["probe"]].setdefault(answer["node"], answer)
@@ -190,7 +190,7 @@ class NodesSession(Session):
 
     def log_tail(self) -> str:
         """What srun and the stations wrote to their log, without answers."""
-        return "\n".join(line for line in super().log_tail().splitlines() if not PROBED.match(line))
+        return "\n".join(line for line in super().log_tail().splitlines() if not PROBE_LINE.match(line))
 
     def processes_left(self, run: Run) -> int:
         """Return how many processes of the run the stations saw left at the ends of its launches."""

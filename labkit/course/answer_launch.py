@@ -23,7 +23,7 @@ LATER = "later cells do not need your answer"
 BELOW = "counted below the `%%answer` line"  # the file that is read has no such line
 MOST_SHOWN = 240  # characters of a call or a value that a sentence shows: a matrix of 4 × 4 is shown whole
 MOST_PRINTS = 4  # calls whose printed text a verdict shows
-LARGE = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
+LARGE_NUMBER = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
 TRACEBACK = "Traceback (most recent call last):\n"
 
 
@@ -143,11 +143,11 @@ def _call(exercise: str, plan: Plan, point: int | None) -> str:
 
 def call_text(function: str, arguments: list) -> str:
     """Return a call as a sentence shows it: long lists cut short, large numbers in groups of three digits."""
-    given = LARGE.sub(lambda digits: f"{int(digits[0]):_}", ", ".join(map(repr, arguments)))
-    return f"`{function}({truncated(given)})`"
+    given = LARGE_NUMBER.sub(lambda digits: f"{int(digits[0]):_}", ", ".join(map(repr, arguments)))
+    return f"`{function}({truncate(given)})`"
 
 
-def truncated(text: str) -> str:
+def truncate(text: str) -> str:
     """Return a text, or its beginning where it is long."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
@@ -184,8 +184,8 @@ def returned_values(
         first, second = row.get("given"), row.get("again")
         if isinstance(first, str) and isinstance(second, str) and second != first:
             sentence = (
-                f"called twice with the same arguments, {call_text(function, arguments)} gives {truncated(first)}, "
-                f"then {truncated(second)}: it must give the same each time. Either it draws random numbers without a "
+                f"called twice with the same arguments, {call_text(function, arguments)} gives {truncate(first)}, "
+                f"then {truncate(second)}: it must give the same each time. Either it draws random numbers without a "
                 "seed, or it keeps something from one call to the next, such as a mutable default argument"
             )
             return Verdict(function, WRONG, {"remembers": sentence}, printed=printed)

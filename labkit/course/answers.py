@@ -19,7 +19,7 @@ from labkit.course.syntax import is_answered
 from labkit.engine.errors import NowhereToWrite, ShownAsSentence
 from labkit.repository import lesson_names
 
-FORM = "say lab.function, such as %%answer broadcast.pipelined"
+NAME_FORM = "say lab.function, such as %%answer broadcast.pipelined"
 
 
 class UnknownExercise(ShownAsSentence, ValueError):
@@ -32,7 +32,7 @@ def file_of(name: str) -> Path:
     Raises ValueError where the name is not of the form lab.function.
     """
     if not re.fullmatch(r"[a-z_]+\.[a-z_]+", name):
-        raise ValueError(f"%%answer {name}: {FORM}")
+        raise ValueError(f"%%answer {name}: {NAME_FORM}")
     return folder() / f"{name.replace('.', '_')}.py"
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from labkit.course.answer_launch import call_text, truncated
+from labkit.course.answer_launch import call_text, truncate
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
 from labkit.story.words import capitalised
@@ -127,7 +127,7 @@ def _kind_of(value: Any) -> str:
 def _as_read(value: Any, beside: Any) -> str:
     """Return a value as a sentence shows it: a number with as many digits as tell it from the one beside it."""
     if _kind_of(value) != "number":
-        return truncated(repr(value))
+        return truncate(repr(value))
     return repr(value) if _short(value) == _short(beside) else _short(value)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from IPython.display import Markdown
 
 PREDICTIONS_FILE = "predictions.json"
-TIMES = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
-RIGHT = 1.05  # a guess and a measurement of this ratio, or less, agree
+TIME_UNITS = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
+RIGHT_WITHIN = 1.05  # a guess and a measurement of this ratio, or less, agree
 OTHER_UNIT = 100  # a guess that is wrong by more than this factor may be one in another unit
 
 
@@ -93,7 +93,7 @@ class Prediction:
             keep_prediction(self.question, self.unit, guessed=self.value, measured=measured)
         guessed = f"You guessed {_with_unit(self.value, self.unit)}, {how} {_with_unit(measured, self.unit)}"
         far = self.value * measured > 0 and max(self.value / measured, measured / self.value) > OTHER_UNIT
-        hint = f"Was your number one in {self.unit}?" if far and self.unit in TIMES else None
+        hint = f"Was your number one in {self.unit}?" if far and self.unit in TIME_UNITS else None
         return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.", hint)
 
     def __repr__(self) -> str:
@@ -112,9 +112,9 @@ def _short(value: float, digits: int) -> str:
 
 def error_of(guessed: float, measured: float, unit: str) -> str:
     """Return in words how far a guess is from what was measured, such as "too slow by 2.3 ×"."""
-    if guessed == measured or (guessed * measured > 0 and max(guessed / measured, measured / guessed) <= RIGHT):
+    if guessed == measured or (guessed * measured > 0 and max(guessed / measured, measured / guessed) <= RIGHT_WITHIN):
         return "right within 5 %"
-    high, low = ("too slow", "too fast") if unit in TIMES else ("too high", "too low")
+    high, low = ("too slow", "too fast") if unit in TIME_UNITS else ("too high", "too low")
     direction = high if guessed > measured else low
     if guessed > 0 and measured > 0 and unit != "%":
         return f"{direction} by {_short(max(guessed / measured, measured / guessed), 2)} ×"

@@ -29,12 +29,12 @@ from labkit.engine.sampler import Sampler
 
 TICK_SECONDS = 0.05
 MOST_ERROR = 1_000  # characters
-ACTIVE: dict[str, Run] = {}  # the launches that go on, by folder
-STOPPED: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
-LOADED = threading.Event()  # torch is, and the forkserver is there
-SERVER: list[int] = []  # a descriptor of the forkserver's process, where there is one
-LEAVING = threading.Lock()
-CHILDREN: dict[int, Any] = {}  # every worker seen, by pid: the outcome tells its exit status
+ACTIVE_RUNS: dict[str, Run] = {}  # the launches that go on, by folder
+STOPPED_LAUNCHES: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
+TORCH_LOADED = threading.Event()  # torch is, and the forkserver is there
+FORKSERVER_DESCRIPTORS: list[int] = []  # a descriptor of the forkserver's process, where there is one
+LEAVE_LOCK = threading.Lock()
+WORKERS_SEEN: dict[int, Any] = {}  # every worker seen, by pid: the outcome tells its exit status
 
 
 class RequestHandler:
@@ -57,7 +57,7 @@ class RequestHandler:
 
     def stop(self, folder: str, launch: int) -> None:
         """Take note that the kernel ends this launch."""
-        STOPPED.add((folder, launch))
+        STOPPED_LAUNCHES.add((folder, launch))
 
     def close(self) -> None:
         """Nobody is told any more: the process ends."""
@@ -96,11 +96,11 @@ def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     attending.start()
     preload.load_from_environment()
     handler.set_signal_handlers()  # as before what was imported
-    SERVER.extend(forkserver.start(folder))
-    LOADED.set()
-    if not SERVER:
+    FORKSERVER_DESCRIPTORS.extend(forkserver.start(folder))
+    TORCH_LOADED.set()
+    if not FORKSERVER_DESCRIPTORS:
         attending.join()
-    select.select(SERVER, [], [])  # until the forkserver ends
+    select.select(FORKSERVER_DESCRIPTORS, [], [])  # until the forkserver ends
     print("the forkserver is lost", file=sys.stderr, flush=True)
     leave(folder, handler)
 
@@ -111,7 +111,7 @@ def serve_kernel(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
         kernel, text = os.pidfd_open(kernel_pid), b""
         while not handler.ending:
             readable, _, _ = select.select([0, kernel], [], [], TICK_SECONDS)
-            if LOADED.is_set():  # what is imported may wait for children of its own
+            if TORCH_LOADED.is_set():  # what is imported may wait for children of its own
                 reap_children()
             if kernel in readable:
                 break
@@ -132,11 +132,11 @@ def serve_kernel(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
 
 def leave(folder: str, handler: RequestHandler) -> NoReturn:
     """End all launches, the forkserver with its workers, then this process; the first thread to come does it."""
-    LEAVING.acquire()
-    for server in SERVER:
+    LEAVE_LOCK.acquire()
+    for server in FORKSERVER_DESCRIPTORS:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(server, signal.SIGKILL)  # its workers end with it, and no new one is made
-    for run in list(ACTIVE.values()):
+    for run in list(ACTIVE_RUNS.values()):
         kill(run)
     kill_adopted()
     shutil.rmtree(folder, ignore_errors=True)
@@ -156,7 +156,7 @@ def handle(request: dict[str, Any], handler: RequestHandler) -> None:
         handler.probe(request)
     else:
         # A run whose folder was renamed may have had this name, and been stopped under it.
-        STOPPED.discard((request["folder"], request["launch"]))
+        STOPPED_LAUNCHES.discard((request["folder"], request["launch"]))
         handler.start(request)
 
 
@@ -165,15 +165,17 @@ def reap_children() -> None:
 
     multiprocessing itself reads the exit status of a worker, which it can do only once.
     """
-    CHILDREN.update({child.pid: child for child in multiprocessing.active_children() if child.pid})
+    WORKERS_SEEN.update({child.pid: child for child in multiprocessing.active_children() if child.pid})
     with suppress(ChildProcessError):
-        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in CHILDREN:
+        while (
+            ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        ) and ended.si_pid not in WORKERS_SEEN:
             os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def kill_adopted() -> None:
     """Kill what a worker has left that has neither a mark nor a worker above it."""
-    if not LOADED.is_set():  # there was no worker, and a helper of multiprocessing may just have been started
+    if not TORCH_LOADED.is_set():  # there was no worker, and a helper of multiprocessing may just have been started
         return
     deadline = time.monotonic() + KILL_SECONDS
     while adopted := _adopted():
@@ -195,11 +197,11 @@ def _adopted() -> list[psutil.Process]:
 
 def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
     """Run one launch to its end, once torch is loaded, and tell the kernel how each worker's process ended."""
-    run = ACTIVE[request["folder"]] = Run(request["folder"], of_node=request.get("node", 0))
+    run = ACTIVE_RUNS[request["folder"]] = Run(request["folder"], of_node=request.get("node", 0))
     number = (request["folder"], request["launch"])
-    while not LOADED.wait(TICK_SECONDS) and number not in STOPPED:
+    while not TORCH_LOADED.wait(TICK_SECONDS) and number not in STOPPED_LAUNCHES:
         continue
-    if LOADED.is_set() and number not in STOPPED:
+    if TORCH_LOADED.is_set() and number not in STOPPED_LAUNCHES:
         sampler = Sampler(run, request["sampled"], request.get("ranks"))
         try:
             outcome = _launch(run, request)
@@ -213,11 +215,11 @@ def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
         if sampler is not None:
             sampler.stop()
         time.sleep(TICK_SECONDS)
-        statuses = {pid: child.exitcode for pid, child in list(CHILDREN.items())}
+        statuses = {pid: child.exitcode for pid, child in list(WORKERS_SEEN.items())}
         outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
         for pid in outcome["statuses"]:
-            CHILDREN.pop(pid, None)
-        ACTIVE.pop(request["folder"], None)
+            WORKERS_SEEN.pop(pid, None)
+        ACTIVE_RUNS.pop(request["folder"], None)
     finally:  # the kernel waits for it
         handler.tell({"run": run.mark, "launch": request["launch"], **outcome})
 
@@ -228,7 +230,7 @@ def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
     request = request | {"parent": forkserver.parent_of_workers()}
     outcome = start_workers(f"{run.mark}-{request['launch']}", run.elastic_folder, request)
-    return outcome | {"stopped": (request["folder"], request["launch"]) in STOPPED}  # the kernel, before that
+    return outcome | {"stopped": (request["folder"], request["launch"]) in STOPPED_LAUNCHES}  # the kernel, before that
 
 
 if __name__ == "__main__":

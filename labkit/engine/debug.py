@@ -12,7 +12,7 @@ from labkit.engine.errors import PlanError
 from labkit.engine.run import Run
 from labkit.engine.worker import Worker
 
-ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LABKIT_LAUNCH": "1"}
+SINGLE_RANK_ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LABKIT_LAUNCH": "1"}
 
 
 def measure_here(run: Run) -> Run:
@@ -25,7 +25,7 @@ def measure_here(run: Run) -> Run:
     if run.plan.gpus != 1:
         raise PlanError(f"gpus={run.plan.gpus}: debug=True runs one process; make the plan with gpus=1")
     begun, state = time.monotonic(), "failed in the debugger"
-    with _environment(ALONE | {"LABKIT_LAUNCHED": repr(begun)}):
+    with _environment(SINGLE_RANK_ENVIRONMENT | {"LABKIT_LAUNCHED": repr(begun)}):
         try:
             lab, worker = importlib.import_module(run.plan.worker), Worker(run)
             worker.join(run.plan, dist.HashStore())

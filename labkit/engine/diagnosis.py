@@ -30,12 +30,12 @@ from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.system_limits import with_limit
 
-LAST_WORDS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
+END_EVENTS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
 MOST_LOG = 8_000  # bytes of all ranks' logs that an error shows
 MOST_MESSAGE = 300
 MOST_KNOB = 80  # characters of a knob's value in a sentence
 MOST_KNOBS = 600  # of all of them
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+NO_ROOM_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 SIGNALS = {int(number): number.name for number in signal.Signals}
 
 # In a stack, all code but the lab's: the standard library, installed packages, this engine.
@@ -84,7 +84,7 @@ class Diagnosis:
 
     def has_reported_its_end(self, rank: int) -> bool:
         """Whether the rank itself said how it ended."""
-        return any(self.events(rank, name) for name in LAST_WORDS)
+        return any(self.events(rank, name) for name in END_EVENTS)
 
     def point(self, rank: int) -> int | None:
         """The last point that the rank began; None where it began none."""
@@ -176,7 +176,7 @@ class Diagnosis:
 
     def _advice(self, number: int | None = None) -> str:
         """Return what to do where the run's folder cannot be written any more."""
-        why = os.strerror(number) if number in NO_ROOM else self.run.unwritable()
+        why = os.strerror(number) if number in NO_ROOM_ERRNOS else self.run.unwritable()
         return f"; {self.run.folder} cannot be written: {why}. {MAKE_ROOM}" if why else ""
 
     def logs(self, culprit: int | None) -> str:

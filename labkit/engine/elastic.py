@@ -14,7 +14,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from labkit.engine import forkserver, rendezvous
-from labkit.engine.enter import HELD, enter
+from labkit.engine.enter import HELD_SIGNALS, enter
 
 MONITOR_SECONDS = 0.05
 
@@ -41,7 +41,7 @@ def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dic
         logs_specs=DefaultLogsSpecs(log_dir=str(log_folder)),
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
-    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)  # a spawned worker inherits it from this thread
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)  # a spawned worker inherits it from this thread
     try:
         elastic_launch(config, enter)(request | {"store": of_nodes or str(store)})
     except ChildFailedError as error:

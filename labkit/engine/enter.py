@@ -24,7 +24,7 @@ from time import monotonic
 from typing import Any
 
 from labkit.engine import failure, forkserver
-from labkit.engine.processes import HELD, MARK, become_subreaper, end_with, set_name
+from labkit.engine.processes import HELD_SIGNALS, MARK_VARIABLE, become_subreaper, end_with, set_name
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.worker import Worker
@@ -33,7 +33,7 @@ from labkit.repository import without_front_doors
 UNBUFFERED = 2  # _IONBF of setvbuf(3)
 
 # What torchrun's agent sets in a worker; all else there is the kernel's, as it was at the launch.
-AGENT_SETS = (
+AGENT_VARIABLES = (
     "RANK",
     "LOCAL_RANK",
     "GROUP_RANK",
@@ -137,16 +137,16 @@ def set_process_mark(mark: str) -> None:
     """
     first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
     for address in itertools.takewhile(bool, (first[i] for i in itertools.count())):
-        if ctypes.string_at(address).startswith(f"{MARK}=".encode()):
-            ctypes.memmove(address + len(MARK) + 1, mark.encode(), len(mark))
+        if ctypes.string_at(address).startswith(f"{MARK_VARIABLE}=".encode()):
+            ctypes.memmove(address + len(MARK_VARIABLE) + 1, mark.encode(), len(mark))
 
 
 def restore_signals() -> None:
     """React to the signals that the agent ignores, also to those that came since this process was started."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in HELD:
+    for number in HELD_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
 
 
 def apply_environment(environment: dict[str, str], path: list[str]) -> None:
@@ -154,7 +154,7 @@ def apply_environment(environment: dict[str, str], path: list[str]) -> None:
 
     Imports look where the kernel's do, `path`, but no file beside a script or a notebook hides a module of Python's.
     """
-    agent_variables = {name: os.environ[name] for name in AGENT_SETS if name in os.environ}
+    agent_variables = {name: os.environ[name] for name in AGENT_VARIABLES if name in os.environ}
     os.environ.clear()
     os.environ.update(agent_variables | environment)
     named = filter(None, os.environ["PYTHONPATH"].split(os.pathsep))

@@ -24,10 +24,12 @@ MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has 
 MOST_MESSAGE = 2_000
 VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
 HEAD_FRAMES, TAIL_FRAMES = 100, 1_000  # of a traceback: to format each takes 10 µs, and a recursion may have 10**7
-_KEPT: list[TracebackType | None] = []  # what was cut out: to free so many takes long, too, and this process ends
+_CUT_TRACEBACKS: list[
+    TracebackType | None
+] = []  # what was cut out: to free so many takes long, too, and this process ends
 
 # What a rank raises when another one is gone: never the first cause.
-VICTIM = re.compile(
+VICTIM_MESSAGE = re.compile(
     r"connection (was )?(likely )?(closed|reset)|by peer|broken pipe|remote process exited|socket (closed|timeout)"
     r"|pair closure|got 0 bytes|communicator was aborted",
     re.I,
@@ -76,7 +78,7 @@ def description(error: BaseException) -> dict[str, Any]:
     return {
         "kind": type(error).__name__,
         "message": message(error),
-        "victim": any(VICTIM.search(message(earlier)) for earlier in _chain(error)),
+        "victim": any(VICTIM_MESSAGE.search(message(earlier)) for earlier in _chain(error)),
         "errno": error.errno if isinstance(error, OSError) else None,
         "traceback": shorten(traceback_text(error), MOST_TRACEBACK),
     }
@@ -100,7 +102,7 @@ def _shorten_traceback(error: BaseException) -> None:
     if first is None or frames <= HEAD_FRAMES + TAIL_FRAMES:
         return
     last = _frame_below(first, HEAD_FRAMES - 1)
-    _KEPT.append(last.tb_next)
+    _CUT_TRACEBACKS.append(last.tb_next)
     last.tb_next = _frame_below(last, frames - HEAD_FRAMES - TAIL_FRAMES + 1)
     error.add_note(f"({frames - HEAD_FRAMES - TAIL_FRAMES:,} frames are left out)")
 

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from labkit.engine.processes import HELD, end_with, set_name
+from labkit.engine.processes import HELD_SIGNALS, end_with, set_name
 
 SUPPORTED = ((3, 11), (3, 12))  # the tests pass on 3.11; the runs in data/recorded were measured on 3.12
 LONG_FOLDER = 80  # bytes: what is left is enough for the name of a socket
@@ -75,7 +75,7 @@ def _serve(parent: int, listener: int, alive: int) -> NoReturn:
     try:
         end_with(parent)
         set_name("forkserver")
-        for number in (signal.SIGINT, *HELD):
+        for number in (signal.SIGINT, *HELD_SIGNALS):
             signal.signal(number, signal.SIG_IGN)
         hold_signals()
         for name in os.listdir("/proc/self/fd"):
@@ -104,7 +104,7 @@ def _receive_descriptors(connection: socket.socket, most: int) -> list[int]:
 
 def hold_signals() -> None:
     """Keep the signals that would end a new worker until it can hear them: none is lost meanwhile."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
 
 
 def parent_of_workers() -> int:

@@ -24,7 +24,7 @@ from labkit.engine.errors import (
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import file_bytes
 from labkit.engine.plan import Plan
-from labkit.engine.processes import MARK, members
+from labkit.engine.processes import MARK_VARIABLE, members
 from labkit.engine.progress import LiveLine, ProgressBars
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
@@ -255,7 +255,7 @@ def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:
 def worker_environment(run: Run, launches: int) -> dict[str, str]:
     """Return the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
     return environment() | {
-        MARK: run.mark,
+        MARK_VARIABLE: run.mark,
         "LABKIT_LAUNCH": str(launches),
         "LABKIT_LAUNCHED": repr(time.monotonic()),
         "OMP_NUM_THREADS": str(omp_num_threads(run.plan, run.node, run.node_count)),

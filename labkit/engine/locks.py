@@ -23,9 +23,11 @@ from typing import Any
 from labkit.engine.errors import PlanError
 from labkit.engine.files import name_of_user
 
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: for a FIFO of that name, and for leases
-NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+READ_FLAGS = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+)  # NONBLOCK: for a FIFO of that name, and for leases
+NEW_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+BITS_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 ATTEMPTS = 5
 MOST_TICKET = 4096  # bytes of it that are read
 MOST_GPUS = 1024
@@ -100,7 +102,7 @@ def lock(file: Path, mode: int = 0o644) -> Lock | None:
         try:
             if not stat.S_ISREG((about := os.fstat(descriptor)).st_mode):
                 raise LocksUnusable("it is no file")
-            if not mode & OTHERS and (about.st_uid != os.geteuid() or about.st_mode & OTHERS):
+            if not mode & BITS_OF_OTHERS and (about.st_uid != os.geteuid() or about.st_mode & BITS_OF_OTHERS):
                 raise LocksUnusable(
                     f"{name_of_user(about.st_uid)} has opened it to others; ask them or root to remove it"
                 )
@@ -119,9 +121,9 @@ def lock(file: Path, mode: int = 0o644) -> Lock | None:
 
 def _open(file: Path, mode: int) -> int:
     try:
-        return os.open(file, READ)
+        return os.open(file, READ_FLAGS)
     except FileNotFoundError:
-        descriptor = os.open(file, NEW, mode)
+        descriptor = os.open(file, NEW_FILE_FLAGS, mode)
     os.fchmod(descriptor, mode)  # whatever the umask: other users lock it, too
     return descriptor
 
@@ -166,7 +168,7 @@ class Ticket:
         for _ in range(ATTEMPTS):
             self.file = folder / f"{prefix}{os.geteuid()}-{os.getpid()}-{secrets.token_hex(4)}.json"
             try:
-                descriptor = os.open(self.file, NEW, 0o644)
+                descriptor = os.open(self.file, NEW_FILE_FLAGS, 0o644)
                 os.fchmod(descriptor, 0o644)
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:  # a reader looked whether it is locked
@@ -212,7 +214,7 @@ def ticket_entries(folder: Path, besides: Path | None = None, prefix: str = TICK
 
 def _read_ticket(file: Path) -> TicketEntry | None:
     try:
-        descriptor = os.open(file, READ)
+        descriptor = os.open(file, READ_FLAGS)
     except OSError:
         return None
     try:

@@ -21,12 +21,12 @@ def log_excerpt(file: Path, most: int, *, end: int | None = None) -> str:
         size = log.seek(0, 2) if end is None else end
         log.seek(0)
         if size <= most:
-            return printable(log.read(size))
+            return printable_text(log.read(size))
         head = log.read(most // 4)
         log.seek(size - (most - len(head)))
         tail = log.read(most - len(head))
     gap = f"… {size - most:,} bytes are left out here: all of them are in {file.name} …"
-    return f"{printable(head)}\n{gap}\n{printable(tail)}"
+    return f"{printable_text(head)}\n{gap}\n{printable_text(tail)}"
 
 
 def shorten(text: str, most: int) -> str:
@@ -43,7 +43,7 @@ def one_line(text: str, most: int) -> str:
     return " ".join(text.split("\n"))
 
 
-def printable(data: bytes) -> str:
+def printable_text(data: bytes) -> str:
     """Return what a program wrote as text that a notebook can show."""
     lines = ESCAPES.sub("", data.decode(errors="replace")).split("\n")
     return UNSHOWABLE.sub("·", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))

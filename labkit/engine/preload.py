@@ -19,7 +19,7 @@ from pathlib import Path
 from labkit.repository import front_doors
 
 KERNEL_PATH: list[str] = []  # where a worker's module may lie; what is installed is never taken from there
-ALWAYS = (
+ALWAYS_LOADED = (
     "torch",
     "torch.distributed",
     "torch.distributed.elastic.multiprocessing.api",
@@ -84,4 +84,4 @@ def load_from_environment() -> None:
     """Import what every worker needs, and what the modules need that the environment names."""
     wanted = json.loads(os.environ.get("LABKIT_PRELOAD", '{"modules": [], "path": []}'))
     KERNEL_PATH.extend(wanted["path"])
-    load_packages([*ALWAYS, *wanted["modules"]])
+    load_packages([*ALWAYS_LOADED, *wanted["modules"]])

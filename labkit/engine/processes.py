@@ -12,9 +12,9 @@ import psutil
 
 from labkit.engine.run_folder import RunFolder
 
-MARK = "LABKIT_RUN"  # the environment variable that names the run to which a process belongs
-UNMARKED = "-" * 32  # as long as a run's mark, which a worker writes over it
-HELD = (signal.SIGTERM, signal.SIGHUP)  # blocked until a new worker can hear them: none is lost meanwhile
+MARK_VARIABLE = "LABKIT_RUN"  # the environment variable that names the run to which a process belongs
+BLANK_MARK = "-" * 32  # as long as a run's mark, which a worker writes over it
+HELD_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # blocked until a new worker can hear them: none is lost meanwhile
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
 CARE_SECONDS = 1.0  # of them, for caretakers
 CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
@@ -42,7 +42,7 @@ def members(run: RunFolder) -> list[psutil.Process]:
             below[process.ppid()].append(process)
             environment = process.environ()
             here = not SlurmTask.number or environment.get("SLURM_PROCID", SlurmTask.number) == SlurmTask.number
-            if here and environment.get(MARK) == run.mark:
+            if here and environment.get(MARK_VARIABLE) == run.mark:
                 marked.append(process)
         except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue

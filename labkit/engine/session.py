@@ -23,14 +23,14 @@ import psutil
 from labkit import node
 from labkit.engine.errors import notice
 from labkit.engine.files import name_of_user
-from labkit.engine.processes import MARK, UNMARKED, is_stopped
+from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE, is_stopped
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
-FOREIGN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+FOREIGN_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 FOREIGN_PREFIXES = ("SLURM_", "TORCHELASTIC_", "PET_", "OMPI_", "PMI_", "ROLE_", "GROUP_", "LABKIT_")
-OURS = ("LABKIT_RUNS", "LABKIT_ANSWERS", "LABKIT_NCCL_TESTS")
+OWN_VARIABLES = ("LABKIT_RUNS", "LABKIT_ANSWERS", "LABKIT_NCCL_TESTS")
 
 # Python and its libraries read these while they are loaded, which the agent does once.
 READ_EARLY = (
@@ -53,7 +53,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def environment() -> dict[str, str]:
     """Return the kernel's environment without other launchers' variables; the workers import this labkit."""
-    foreign = {name for name in os.environ if name in FOREIGN or name.startswith(FOREIGN_PREFIXES)} - {*OURS}
+    foreign = {name for name in os.environ if name in FOREIGN_VARIABLES or name.startswith(FOREIGN_PREFIXES)} - {
+        *OWN_VARIABLES
+    }
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
     named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     paths = [str(REPOSITORY), *(os.path.join(_current_folder(), folder) for folder in named)]
@@ -99,7 +101,7 @@ class Session:
                 # -P: the current folder may hold a torch.py, which is for a worker to import at most.
                 [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(write_end)],
                 pass_fds=(write_end, self._locked),
-                env=environment() | {MARK: UNMARKED, "LABKIT_PRELOAD": preload},
+                env=environment() | {MARK_VARIABLE: BLANK_MARK, "LABKIT_PRELOAD": preload},
                 stdin=subprocess.PIPE,
                 stdout=self._log,
                 stderr=self._log,
@@ -196,7 +198,7 @@ class Session:
         An agent that is gone is noticed by whoever waits for the outcome.
         """
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
-            self._outcomes.pop((request["environment"][MARK], request["launch"]), None)
+            self._outcomes.pop((request["environment"][MARK_VARIABLE], request["launch"]), None)
         self.send(request)
 
     def send(self, request: dict[str, Any]) -> None:

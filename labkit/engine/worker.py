@@ -23,7 +23,7 @@ from labkit.engine.json_lines import open_to_append, row_line
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
 
-RESTART = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
+RESTART_STATUS = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
 MOST_PAUSE_S = 0.005  # between two looks at how the other ranks have ended a point
 PEERS_SECONDS = 3  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
@@ -159,7 +159,7 @@ class Worker:
         outcomes = {self.store.get(key).decode() for key in keys} if complete else set()
         if outcomes != {outcome}:
             self.event("restart", point=point)
-            os._exit(RESTART)
+            os._exit(RESTART_STATUS)
 
     def measure_points(self, lab: Any, first_point: int) -> None:
         """Measure every point from `first_point` on; one that runs out of memory is a row that says so."""

@@ -13,7 +13,7 @@ HOST_RATIO = 1.5  # hosts of one GPU model: 7.3 to 10.5 µs per enqueued additio
 THROTTLED_PERCENT = 10.0  # of the looks at busy GPUs: less is the start of a burst, before the clock has settled
 CORES_PER_RANK = 2.0  # one for the rank's own thread, one for those of backward and NCCL; more change little
 MEASURED_HOST = frozenset({"python_call_ns", "enqueue_us"})  # a run that has one of them was measured
-COUNTED = {"power_throttled_s": "power cap", "heat_throttled_s": "temperature"}
+THROTTLE_COUNTERS = {"power_throttled_s": "power cap", "heat_throttled_s": "temperature"}
 LEAST_LOOKS = 10  # at busy GPUs: fewer tell no share
 BUSY_PERCENT = 50.0  # utilisation from which a GPU's clock is the clock of its work
 
@@ -170,7 +170,7 @@ def _counted_throttling(conditions: Conditions) -> dict[str, Any]:
     before, after = (_by_gpu(snapshot) for snapshot in (conditions.before, conditions.after))
     shares, reasons = [], set()
     for gpu in before.keys() & after.keys():
-        for name, reason in COUNTED.items():
+        for name, reason in THROTTLE_COUNTERS.items():
             ends = [getattr(snapshot[gpu], name) for snapshot in (before, after)]
             if None not in ends and measuring_s > 0:
                 share = min(100.0, 100 * max(0.0, ends[1] - ends[0]) / measuring_s)

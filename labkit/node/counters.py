@@ -34,7 +34,7 @@ SLOW = ("nvlink", "pcie")
 NVLINK_SENT = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX  # a counter in KiB
 # In KB/s over 20 ms. The driver also counts the bytes, in 32 bits, which overflow within a tenth of a second.
 PCIE_RECEIVED = pynvml.NVML_PCIE_UTIL_RX_BYTES
-WIDE = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
+LONG_VALUE_TYPES = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
 
 
 class Counters:
@@ -101,7 +101,7 @@ class Counters:
         (github.com/NVIDIA/DCGM, issues 149 and 236), and only its growth shows that a counter counts.
         """
         (value,) = self._ask(pynvml.nvmlDeviceGetFieldValues, [(NVLINK_SENT, ALL_LINKS)]) or (None,)
-        if value is None or value.nvmlReturn != pynvml.NVML_SUCCESS or value.valueType not in WIDE:
+        if value is None or value.nvmlReturn != pynvml.NVML_SUCCESS or value.valueType not in LONG_VALUE_TYPES:
             return {}
         now, counted = time.monotonic(), value.value.ullVal * KIB
         then, before = self._sent or (now, counted)

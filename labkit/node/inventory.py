@@ -37,7 +37,7 @@ _DISTRIBUTIONS = {
 }
 
 
-_LATER = ("power_limit_w", "temperature_c", "persistence")  # fields of Gpu that the first recorded runs lack
+_LATER_FIELDS = ("power_limit_w", "temperature_c", "persistence")  # fields of Gpu that the first recorded runs lack
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _from_record(kind: type, record: Any) -> Any:
     """A dataclass from a JSON object, every field there and of its type."""
     if not isinstance(record, dict):
         raise ValueError(f"a {kind.__name__} is a JSON object, not {str(record)[:80]!r}")
-    record = dict.fromkeys(_LATER) | record if kind is Gpu else record
+    record = dict.fromkeys(_LATER_FIELDS) | record if kind is Gpu else record
     for field in fields(kind):
         if field.name not in record:
             raise ValueError(f"a {kind.__name__} without {field.name!r}")

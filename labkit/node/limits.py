@@ -64,7 +64,7 @@ def spec(gpu_name: str | None) -> Spec | None:
     The match is exact but for case, spacing and the brand words "NVIDIA" and "Tesla", which drivers print or leave
     out. Memory variants and MIG slices are other names: their rates differ.
     """
-    return all_specs().get(_normalised_name(gpu_name)) if gpu_name else None
+    return all_specs().get(_normalise_name(gpu_name)) if gpu_name else None
 
 
 def least_seconds_to_move(moved_bytes, gb_per_s):
@@ -172,7 +172,7 @@ def _column(table: "pd.DataFrame", name: str) -> list[float]:
     return [math.nan if gone else float(value) for value, gone in zip(table[name], missing, strict=True)]
 
 
-def _normalised_name(gpu_name: str) -> str:
+def _normalise_name(gpu_name: str) -> str:
     words = gpu_name.lower().split()
     while words and words[0] in ("nvidia", "tesla"):
         words = words[1:]
@@ -183,7 +183,7 @@ def _normalised_name(gpu_name: str) -> str:
 def all_specs() -> dict[str, Spec]:
     with Path(__file__).with_name("specs.csv").open(encoding="utf-8", newline="") as file:
         specs = [_spec_of(row) for row in csv.DictReader(file)]
-    return {_normalised_name(spec.name): spec for spec in specs}
+    return {_normalise_name(spec.name): spec for spec in specs}
 
 
 def _spec_of(row: dict[str, str]) -> Spec:

@@ -10,7 +10,7 @@ import pynvml
 
 from .gpus import Gpu, ask, nvml
 
-OURS = "LABKIT_RUN"  # what every process of a run carries in its environment
+MARK_VARIABLE = "LABKIT_RUN"  # what every process of a run carries in its environment
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _holder(gpu: Gpu, process) -> Holder:
     used = process.usedGpuMemory
     try:
         owner = psutil.Process(process.pid)
-        user, ours = owner.username(), set(owner.environ().get(OURS, "-")) != {"-"}
+        user, ours = owner.username(), set(owner.environ().get(MARK_VARIABLE, "-")) != {"-"}
     except (psutil.Error, OSError):  # another user's, or in a container that this one does not see
         user, ours = "an unknown user", False
     return Holder(gpu.index, process.pid, user, used // 2**20 if used else None, ours)

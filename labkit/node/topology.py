@@ -208,8 +208,8 @@ def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
     if shifted := [text for text in printed.values() if _is_kind(text)]:
         raise TopologyError(row.line, f"links before the affinities, not {shifted[0]!r} among the affinities")
     read = {column: _numbers(text) for column, text in printed.items()}
-    unread = [f"{column} {_truncated(printed[column])}" for column, numbers in read.items() if not numbers]
-    unread += [f"affinities {_truncated(row.unplaced)}"] if row.unplaced else []
+    unread = [f"{column} {_truncate(printed[column])}" for column, numbers in read.items() if not numbers]
+    unread += [f"affinities {_truncate(row.unplaced)}"] if row.unplaced else []
     is_gpu = name.startswith("GPU")
     label = "" if is_gpu else labels.get(name, "" if name.startswith("NIC") else name)
     numa = read.get("NUMA Affinity", ())
@@ -217,7 +217,7 @@ def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
     return Device(name, "gpu" if is_gpu else "nic", read.get("CPU Affinity", ()), node, label, "; ".join(unread))
 
 
-def _truncated(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
 
 

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         line = "; ".join([f"{submission.student}: {grade_pages.points_text(rows)} points", *submission.problems])
         # Names may hold a terminal's commands.
         tqdm.write("".join(character if character.isprintable() else ascii(character)[1:-1] for character in line))
-    print(f"{confine.WORDS[kind]}.\n{written.index} and grades.csv beside it")
+    print(f"{confine.CONFINEMENT_WORDS[kind]}.\n{written.index} and grades.csv beside it")
     return 0
 
 

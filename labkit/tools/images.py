@@ -17,7 +17,7 @@ from labkit.theory.resnet import FILE_BYTES, TESTING_FILES, TRAINING_FILES, dama
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 ARCHIVE_BYTES = 170_052_171
 SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-WITHOUT = "Without CIFAR-10, lab 13 makes its own images and says so"
+WITHOUT_IMAGES = "Without CIFAR-10, lab 13 makes its own images and says so"
 PATIENCE_S = 60
 
 
@@ -51,7 +51,7 @@ def _download(url: str, archive: Path) -> None:
             shutil.copyfileobj(source, target)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise NoImages(f"{url} cannot be fetched ({reason}). {WITHOUT}") from None
+        raise NoImages(f"{url} cannot be fetched ({reason}). {WITHOUT_IMAGES}") from None
 
 
 def _check(archive: Path, archive_bytes: int, sha256: str) -> None:

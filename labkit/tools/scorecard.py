@@ -17,7 +17,7 @@ from labkit.tables.goals import comparable, goals_table, scorecard_of
 from labkit.tables.measures import GPU, measures_of
 
 COLUMNS = [*(name for name in OF_TARGETS if name != "reason"), "machine", "run", "conditions", "reason"]
-NONE = "–"  # nothing to compare with, or nothing was run
+NO_VALUE = "–"  # nothing to compare with, or nothing was run
 
 
 def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
@@ -28,7 +28,7 @@ def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
     comparable with that of the first run, or what differs between the two.
     """
     if runs is not None:
-        return _concatenated([_of_run(run) for run in runs])
+        return _concatenate([_of_run(run) for run in runs])
     recorded = [replay(file.parent) for file in sorted(RECORDED.rglob("plan.json"))]
     cards = [_of_run(run) for run in recorded]
     in_cards = {key for card in cards for key in zip(card["lab"], card["target"], strict=True)}
@@ -37,7 +37,7 @@ def scorecard(runs: Iterable[Run] | None = None) -> pd.DataFrame:
         targets[[key not in in_cards for key in zip(targets["lab"], targets["target"], strict=True)]]
         for targets in expected
     ]
-    return _concatenated([*cards, *missing])
+    return _concatenate([*cards, *missing])
 
 
 def _of_run(run: Run) -> pd.DataFrame:
@@ -54,12 +54,16 @@ def _unmeasured_goals(lab: str) -> pd.DataFrame:
     return goals_table(lab, [(measure, None) for measure in measures_of(lab) if measure.comparison])
 
 
-def _concatenated(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
+def _concatenate(cards: Iterable[pd.DataFrame]) -> pd.DataFrame:
     nonempty_cards = [card for card in cards if len(card)]
     if not nonempty_cards:
         return pd.DataFrame(columns=COLUMNS)
     table = pd.concat(nonempty_cards, ignore_index=True)
-    return table.assign(conditions=_conditions(table)).reindex(columns=COLUMNS).fillna({"machine": NONE, "run": NONE})
+    return (
+        table.assign(conditions=_conditions(table))
+        .reindex(columns=COLUMNS)
+        .fillna({"machine": NO_VALUE, "run": NO_VALUE})
+    )
 
 
 def _conditions(table: pd.DataFrame) -> list[str]:
@@ -68,7 +72,9 @@ def _conditions(table: pd.DataFrame) -> list[str]:
     comparisons = []
     for row in table.reindex(columns=["lab", "target", "run", "measured_as"]).to_dict("records"):
         first = first_of.setdefault((row["lab"], row["target"]), row)
-        comparisons.append(NONE if first is row else comparable(first["measured_as"], row["measured_as"], first["run"]))
+        comparisons.append(
+            NO_VALUE if first is row else comparable(first["measured_as"], row["measured_as"], first["run"])
+        )
     return comparisons
 
 

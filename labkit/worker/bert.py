@@ -14,7 +14,7 @@ from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer, Be
 from labkit.theory.shapes import configuration
 
 LABELS: int = configuration("bert-base")["num_labels"]
-SPREAD: float = configuration("bert-base")["initializer_range"]  # standard deviation of BERT's initial weights
+INITIALIZER_STD: float = configuration("bert-base")["initializer_range"]  # standard deviation of BERT's initial weights
 EMBEDDING, HEAD = 1000, 1001  # numbers of the parts that are no layer, for their seeds
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}  # of attention: torch's fused kernels, or product by product
 
@@ -101,7 +101,7 @@ def _part(
     generator = torch.Generator(device).manual_seed(number[0] * 10_007 + number[1])
     for name, weight in part.named_parameters():
         if weight.dim() > 1:
-            nn.init.normal_(weight, std=SPREAD, generator=generator)
+            nn.init.normal_(weight, std=INITIALIZER_STD, generator=generator)
         elif name.endswith("bias"):
             nn.init.zeros_(weight)
     return part

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from labkit.engine import node_clock
 
-LOOKS = 20  # how often the device's clock and the host's are compared; the closest look counts
+CLOCK_COMPARISONS = 20  # how often the device's clock and the host's are compared; the closest look counts
 
 
 class Tape:
@@ -69,7 +69,7 @@ class Clock:
     def _read_both(self) -> tuple[torch.cuda.Event, float, float]:
         torch.cuda.synchronize()
         readings = []
-        for _ in range(LOOKS):
+        for _ in range(CLOCK_COMPARISONS):
             event = torch.cuda.Event(enable_timing=True)
             before = node_clock.now()
             event.record()

@@ -13,7 +13,7 @@ from labkit.engine.worker import Worker
 from labkit.worker.strategies import local_tensor
 from labkit.worker.trainer import Batch, Trainer
 
-NAMES = {
+COLLECTIVE_NAMES = {
     "allreduce_": "all-reduce",
     "broadcast_": "broadcast",
     "_allgather_base_": "all-gather",
@@ -47,7 +47,7 @@ class CollectiveCounter(TorchDispatchMode):
                 for each in (arg if isinstance(arg, list | tuple) else [arg])
                 if isinstance(each, torch.Tensor)
             ]
-            name = NAMES.get(name, name)
+            name = COLLECTIVE_NAMES.get(name, name)
             self.calls[name] += 1
             whole = max(tensor.nbytes for tensor in tensors)
             self.bytes[name] += whole

@@ -12,7 +12,7 @@ import torch
 
 CALLS = 4096  # of an empty function between two looks at the clock
 CALLS_SECONDS = 0.02
-ENQUEUED = 256  # kernels in the queue at most, which holds 1024: the host never waits for the GPU
+QUEUED_KERNELS = 256  # kernels in the queue at most, which holds 1024: the host never waits for the GPU
 ENQUEUE_SECONDS = 0.04
 COPY_BYTES, COPIES = 64 * 2**20, 8
 
@@ -56,10 +56,10 @@ def enqueue_us(device: torch.device) -> float:
     enqueued, seconds, deadline = 0, 0.0, perf_counter() + ENQUEUE_SECONDS
     while perf_counter() < deadline or not enqueued:
         begun = perf_counter()
-        for _ in range(ENQUEUED):
+        for _ in range(QUEUED_KERNELS):
             number += 1
         seconds += perf_counter() - begun
-        enqueued += ENQUEUED
+        enqueued += QUEUED_KERNELS
         torch.cuda.synchronize(device)
     del number
     _release_memory(device, before)

@@ -13,7 +13,7 @@ from labkit.engine.worker import Worker
 from labkit.theory.intervals import accounted, drawn
 from labkit.theory.kernels import collective, family, short_name
 
-LISTED = 25  # kernels with a row of their own, most time first; the rest is one row
+MOST_KERNELS = 25  # kernels with a row of their own, most time first; the rest is one row
 GAP_US, MOST_SPANS = 20.0, 400  # in the drawing
 TIMED_STEPS = "the steps that count"
 
@@ -96,7 +96,7 @@ def record_operators(worker: Worker, events: list, steps: int) -> None:
     for event in events:
         times_us[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
     ordered = sorted(times_us.items(), key=lambda item: -sum(item[1]))
-    rows, rest = ordered[:LISTED], ordered[LISTED:]
+    rows, rest = ordered[:MOST_KERNELS], ordered[MOST_KERNELS:]
     if rest:
         rows.append((("other", "other"), [us for _, calls in rest for us in calls]))
     for (name, kind), calls in rows:

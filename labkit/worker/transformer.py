@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from labkit.theory.transformer import TransformerPlan
 
-BASE = 10_000.0  # of the rotations' wavelengths (Su and others, "RoFormer", 2021)
+ROTARY_BASE = 10_000.0  # of the rotations' wavelengths (Su and others, "RoFormer", 2021)
 
 
 class Block(nn.Module):
@@ -68,7 +68,7 @@ def seeded_transformer(plan: TransformerPlan, seed: int, device: torch.device) -
 
 def rotary_angles(sequence: int, width: int) -> torch.Tensor:
     """Return cosines and sines (2, sequence, width / 2) of each position's angles."""
-    slower = BASE ** (-torch.arange(0, width, 2) / width)
+    slower = ROTARY_BASE ** (-torch.arange(0, width, 2) / width)
     angles = torch.arange(sequence)[:, None] * slower
     return torch.stack([angles.cos(), angles.sin()])
 

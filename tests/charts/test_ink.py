@@ -14,7 +14,7 @@ from contrast import drawn_without_letters, unreadable
 from matplotlib.colors import to_hex, to_rgb
 
 from labkit.charts import canvas
-from labkit.charts.ink import BLACK, LEAST, LIGHT, WHITE, contrast, ink_like, ink_on
+from labkit.charts.ink import BLACK, LEAST_CONTRAST, LIGHT, WHITE, contrast, ink_like, ink_on
 
 # JupyterLab's themes: what its variables stand for.
 THEMES = {
@@ -36,16 +36,16 @@ def test_the_contrast_is_that_of_the_guidelines():
 
 @pytest.mark.parametrize("color", [*canvas.SERIES, canvas.PUBLISHED, canvas.IDLE, "#D55E00", "#808080", "#767676"])
 def test_letters_can_be_read_on_every_colour(color):
-    assert contrast(color, ink_on(color)) >= LEAST
+    assert contrast(color, ink_on(color)) >= LEAST_CONTRAST
 
 
 @pytest.mark.parametrize("color", [*canvas.SERIES, canvas.PUBLISHED, canvas.PREDICTED, canvas.INK])
 def test_letters_like_a_curve_can_be_read_and_keep_its_hue(color):
     ink = ink_like(color)
-    assert min(contrast(ink, WHITE), contrast(ink, LIGHT)) >= LEAST
+    assert min(contrast(ink, WHITE), contrast(ink, LIGHT)) >= LEAST_CONTRAST
     order = [sorted(range(3), key=lambda part: to_rgb(one)[part]) for one in (color, ink)]
     assert order[0] == order[1]
-    assert ink == color.lower() or contrast(color, LIGHT) < LEAST, "no darker than it has to be"
+    assert ink == color.lower() or contrast(color, LIGHT) < LEAST_CONTRAST, "no darker than it has to be"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_every_word_of_an_explorer_can_be_read(lab, name, theme):
     unread = [
         f"{text!r}: {ink} on {ground} is {contrast(ink, ground):.2f}"
         for text, ink, ground in letters(page, THEMES[theme])
-        if contrast(ink, ground) < LEAST
+        if contrast(ink, ground) < LEAST_CONTRAST
     ]
     assert unread == []
 

@@ -18,7 +18,7 @@ from labkit import node
 from labkit.engine import processes, watch
 from labkit.engine.errors import LauncherLost, WorkerHung
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.processes import MARK, members
+from labkit.engine.processes import MARK_VARIABLE, members
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.launching import launch
@@ -103,7 +103,7 @@ def test_processes_of_other_runs_are_left_alone(tmp_path):
     """A process that carries the mark of another run, and one without, both live on."""
     sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
     others = [
-        subprocess.Popen(sleeper, env=os.environ | {MARK: Run(tmp_path / "another run").mark}),
+        subprocess.Popen(sleeper, env=os.environ | {MARK_VARIABLE: Run(tmp_path / "another run").mark}),
         subprocess.Popen(sleeper),
     ]
     try:
@@ -120,7 +120,9 @@ def test_end_kills_what_does_not_listen(monkeypatch):
     monkeypatch.setattr(watch, "AGENT_SECONDS", 0.5)
     run = Run.create(Faults(), node.here())
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", deaf], env=os.environ | {MARK: run.mark}, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", deaf], env=os.environ | {MARK_VARIABLE: run.mark}, stdout=subprocess.PIPE
+    )
     process.stdout.readline()
     with Session.borrow(Faults.worker) as session:
         watch.Watch.end(run, 1, session)
@@ -169,7 +171,7 @@ def test_who_frees_shared_memory_is_given_time_and_does_not_outlive_the_run(monk
     monkeypatch.setattr(processes, "CARE_SECONDS", 0.5)
     run = Run.create(Faults(), node.here())
     command = [sys.executable, "-c", "import time; time.sleep(60)", "multiprocessing.resource_tracker"]
-    caretaker = subprocess.Popen(command, env=os.environ | {MARK: run.mark})
+    caretaker = subprocess.Popen(command, env=os.environ | {MARK_VARIABLE: run.mark})
     soon(lambda: members(run))
     begun = time.monotonic()
     processes.kill(run)

@@ -26,9 +26,9 @@ def test_the_packages_of_a_module_are_run_before_it(tmp_path, monkeypatch):
 def test_a_worker_finds_all_that_is_installed_loaded_already(module):
     code = f"""if True:
         import importlib, sys
-        from labkit.engine.preload import ALWAYS, load_packages
+        from labkit.engine.preload import ALWAYS_LOADED, load_packages
         from labkit.repository import without_front_doors
-        load_packages([*ALWAYS, "{module}"])
+        load_packages([*ALWAYS_LOADED, "{module}"])
         without_front_doors()
         loaded = set(sys.modules)
         assert "IPython" not in loaded, "only what the lesson's front door loads needs it"

@@ -39,7 +39,7 @@ GUARDS = {
     ),
     "the agent kills what the runs of a lost kernel have started": (
         "agent.py",
-        "    for run in list(ACTIVE.values()):\n        kill(run)\n",
+        "    for run in list(ACTIVE_RUNS.values()):\n        kill(run)\n",
         "",
         endings.kernel_killed_while_it_measures,
         "soon(lambda: not ",  # a process is left, or shared memory whose tracker was killed
@@ -60,7 +60,7 @@ GUARDS = {
     ),
     "the mark tells who belongs to the run": (
         "processes.py",
-        "if here and environment.get(MARK) == run.mark:",
+        "if here and environment.get(MARK_VARIABLE) == run.mark:",
         "if False:",
         partial(endings.helper_killed_while_ranks_measure, name="labkit.engine.agent"),
         "soon(lambda: not kernel.family.look())",
@@ -88,7 +88,7 @@ GUARDS = {
     ),
     "the forkserver's loss ends the launch": (
         "agent.py",
-        "select.select(SERVER, [], [])  # until the forkserver ends",
+        "select.select(FORKSERVER_DESCRIPTORS, [], [])  # until the forkserver ends",
         "attending.join()",
         partial(endings.helper_killed_while_ranks_measure, name="forkserver"),
         "told = kernel.tells()",

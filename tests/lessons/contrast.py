@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from labkit.charts.ink import LEAST, contrast
+from labkit.charts.ink import LEAST_CONTRAST, contrast
 
 GROUND = 0.15  # a colour that covers a smaller share of a text's box is a line, not what the text stands on
 
@@ -32,7 +32,7 @@ def unreadable(texts: list[Text], pixels: np.ndarray) -> list[str]:
         for text in texts
         if text.get_text().strip()
         for ground in grounds(text, pixels)
-        if contrast(ink := over(text, ground), ground) < LEAST
+        if contrast(ink := over(text, ground), ground) < LEAST_CONTRAST
     ]
 
 

@@ -30,14 +30,14 @@ from labkit.course.grading import confined_entry, confinement_probe, process_tre
 from labkit.repository import REPOSITORY
 
 NAMESPACES, LESSER_USER, LIMITS = "namespaces", "lesser user", "limits"
-WORDS = {
+CONFINEMENT_WORDS = {
     NAMESPACES: "Each answer ran in a file system, a process table and a network of its own",
     LESSER_USER: "Each answer ran as a user of its own; it could read what everyone may read, and reach the network",
     LIMITS: "Unconfined: each answer ran with the grader's own rights, under limits of time and memory only",
 }
 MIB = 2**20
 MOST_PROCESSES = 512  # of one answer
-_FIRST = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
+_SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 _OF_PYTHON = ("bin", "lib", "lib64", "pyvenv.cfg")  # in the folder of an installed Python or a virtual environment
 _TRY_SECONDS = 20.0
 _LOOK_SECONDS = 0.05  # from one look at the memory to the next: a core fills about 100 MiB in this time
@@ -135,7 +135,7 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> C
             process_tree.end(process)
             if user is not None:
                 process_tree.end_all_of(user)
-        return ConfinedResult(_decoded(results, limits), _decoded(printed, limits), status, took_more)
+        return ConfinedResult(_decoded_text(results, limits), _decoded_text(printed, limits), status, took_more)
 
 
 def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
@@ -228,7 +228,7 @@ def visible_paths() -> list[list[str]]:
     """
     of_python = [Path(place, name) for place in {sys.base_prefix, sys.prefix} for name in _OF_PYTHON]
     paths: set[str] = set()
-    for path in (*_FIRST, *of_python, *_packages(), sys.executable):
+    for path in (*_SYSTEM_PATHS, *of_python, *_packages(), sys.executable):
         if os.path.exists(path):
             paths.update(_links_on_way(str(path)))
     lessons = importlib.util.find_spec("lessons")
@@ -286,6 +286,6 @@ def _is_root() -> bool:
     return os.geteuid() == 0
 
 
-def _decoded(file, limits: Limits) -> str:
+def _decoded_text(file, limits: Limits) -> str:
     file.seek(0)
     return file.read(limits.output_mib * MIB).decode("utf-8", "replace")

@@ -18,11 +18,11 @@ from labkit.course.grading.confine import ConfinedResult, Limits
 from labkit.course.source import code_of, locate
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
 
-ALWAYS = ("labkit.engine.called_function", "labkit.course.syntax")  # what reads the answer, and calls it
+ALWAYS_PACKED = ("labkit.engine.called_function", "labkit.course.syntax")  # what reads the answer, and calls it
 MOST_CODE = 200_000  # characters of an answer
 MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
-NOT_THERE = ("No module named 'labkit", "No module named 'lessons", "cannot import name")
+IMPORT_ERRORS = ("No module named 'labkit", "No module named 'lessons", "cannot import name")
 _JUDGING = threading.Lock()  # answers may be tried side by side, but judges may launch and keep what they measured
 
 
@@ -69,7 +69,9 @@ def _run_answer(name: str, code: str, inputs: list, cases: Cases, limits: Limits
         "attempt.py": Path(confined_attempt.__file__).read_text(encoding="utf-8"),
         "request.json": json.dumps(request),
     }
-    return confine.run({file: code} | script | files_of_modules((*ALWAYS, *cases.may_import)), "attempt.py", limits)
+    return confine.run(
+        {file: code} | script | files_of_modules((*ALWAYS_PACKED, *cases.may_import)), "attempt.py", limits
+    )
 
 
 def _syntax_verdict(function: str, ended: ConfinedResult, limits: Limits) -> Verdict | None:
@@ -113,7 +115,7 @@ def _values_or_verdict(
     if raised is not None:
         detail = str(raised.get("traceback", ""))[:MOST_DETAIL]
         faults = {"raised": str(raised["raised"])[:MOST_PRINTED]}
-        if any(words in detail for words in NOT_THERE):
+        if any(words in detail for words in IMPORT_ERRORS):
             faults["reference"] = OUT_OF_REACH
         if "MemoryError" in detail:
             faults["memory"] = f"it may take {limits.memory_mib} MiB"

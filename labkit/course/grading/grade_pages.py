@@ -32,9 +32,11 @@ class Pages:
     def __init__(self, folder: Path, kind: str):
         self._folder, self.index = folder, folder / "index.html"
         self._students: list[tuple[str, Submission, Sequence[Graded]]] = []  # file, what was handed in, grades
-        self._note = f'<p class="lead">{escape(confine.WORDS[kind])}.</p>'
+        self._note = f'<p class="lead">{escape(confine.CONFINEMENT_WORDS[kind])}.</p>'
         if kind == confine.LIMITS:
-            self._note = f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.WORDS[kind])}.</b></p>'
+            self._note = (
+                f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.CONFINEMENT_WORDS[kind])}.</b></p>'
+            )
         make_private(folder)
         for former in folder.glob("[0-9][0-9][0-9]-*.html"):  # of students who may have left
             former.unlink()

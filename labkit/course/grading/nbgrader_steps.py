@@ -68,7 +68,7 @@ def _outputs(verdict: Verdict, kind: str) -> list[Any]:
     data = {"text/plain": repr(verdict), "text/markdown": _harmless(verdict)}
     shown = [new_output("display_data", data)]
     if kind == confine.LIMITS:
-        words = confine.WORDS[kind]
+        words = confine.CONFINEMENT_WORDS[kind]
         alarm = {"text/plain": words, "text/html": f'<p style="color: #d1242f"><b>{words}.</b></p>'}
         shown.insert(0, new_output("display_data", alarm))
     if verdict.outcome != RIGHT:

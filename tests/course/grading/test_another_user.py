@@ -100,11 +100,13 @@ def test_another_user_grades_a_class_and_reads_how_answers_were_confined(home, w
         assert not (home / "grades").exists()
         command.append("--unconfined")
     said = as_another_user(home, *command, "--seconds", "12", "--memory-mib", "512", "--jobs", "2", path=path)
-    told = confine.WORDS[confine.NAMESPACES if with_unshare else confine.LIMITS]
+    told = confine.CONFINEMENT_WORDS[confine.NAMESPACES if with_unshare else confine.LIMITS]
     assert told in said
     for page in (home / "grades").glob("*.html"):
         assert told in (shown := unescape(page.read_text(encoding="utf-8")))
-        assert ('style="color: var(--bad)"><b>Unconfined' in shown) == (told == confine.WORDS[confine.LIMITS])
+        assert ('style="color: var(--bad)"><b>Unconfined' in shown) == (
+            told == confine.CONFINEMENT_WORDS[confine.LIMITS]
+        )
     assert (home / "grades" / "grades.csv").stat().st_uid == USER
     rows = list(csv.DictReader((home / "grades" / "grades.csv").open(encoding="utf-8")))
     of_exercise = {row["student"]: row for row in rows if row["exercise"] == DEVICES}

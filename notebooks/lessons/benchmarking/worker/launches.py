@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from lessons.benchmarking.plan import REFERENCE_LAYERS
-from lessons.benchmarking.worker.profiles import profiled
+from lessons.benchmarking.worker.profiles import profile_work
 from lessons.benchmarking.worker.steps import TrainingLoop, graph_replay, time_work
 
 
@@ -54,5 +54,5 @@ def time_launches(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) ->
 
 def count_kernels(worker: Worker, loop: TrainingLoop) -> None:
     """Append what one forward launches. Rows: entry="kernels" (kernels, busy_ms)."""
-    seen = profiled(worker, loop.forward, steps=1)
+    seen = profile_work(worker, loop.forward, steps=1)
     worker.record(entry="kernels", kernels=len(seen.events), busy_ms=seen.busy_us / 1e3)

@@ -57,7 +57,7 @@ class ProfiledSteps:
         return length(event_intervals_us(self.events))
 
 
-def profiled(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: bool = False) -> ProfiledSteps:
+def profile_work(worker: Worker, work: Callable[[], Any], steps: int, *, with_host: bool = False) -> ProfiledSteps:
     """Run `work` once unread, which bears the profiler's start, then `steps` times under the profiler.
 
     The host is watched only `with_host`, or where there is no GPU: watching slows it.
@@ -103,7 +103,7 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -
         work = loop.works[phase]
         _record_account(worker, phase, work)
         if phase != "both":
-            seen = profiled(worker, work, 1, with_host=True)
+            seen = profile_work(worker, work, 1, with_host=True)
             _record_operators(worker, phase, work, seen)
             if phase == "forward" and f"{point.model} {point.precision}" in worker.plan.drawn:
                 _record_spans(worker, seen)
@@ -113,7 +113,7 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -
 
 def _record_account(worker: Worker, phase: str, work: Callable) -> None:
     steps = worker.plan.steps if phase == "forward" else 1
-    steps_seen = profiled(worker, work, steps)
+    steps_seen = profile_work(worker, work, steps)
     worker.record(
         entry="account",
         phase=phase,
@@ -212,7 +212,7 @@ def _attention(worker: Worker, point: SimpleNamespace) -> None:
     }
     due = attention_work(plan.samples, heads, plan.sequence, hidden // heads, q.element_size())
     for part, work in works.items():
-        seen = profiled(worker, work, _PART_CALLS)
+        seen = profile_work(worker, work, _PART_CALLS)
         us = sum(event.time_range.elapsed_us() for event in seen.events) / _PART_CALLS
         worker.record(entry="attention", part=part, us=us, **due[part])
 

@@ -26,7 +26,7 @@ class Copy:
     end_us: float = float("nan")
 
     @classmethod
-    def checked(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None, log: Log) -> Copy:
+    def from_tensors(cls, lane: str, target: torch.Tensor, origin: torch.Tensor, after: Copy | None, log: Log) -> Copy:
         """Return a copy that can be made, or say what is wrong with it: TypeError or ValueError."""
         if not (isinstance(target, torch.Tensor) and isinstance(origin, torch.Tensor)):
             kinds = f"{type(target).__name__} and {type(origin).__name__}"
@@ -97,7 +97,7 @@ class Lane:
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
         """Start copying `origin` to `target` once the copy `after` has arrived; return this copy, to be waited for."""
-        this = Copy.checked(self.name, target, origin, after, self.log)
+        this = Copy.from_tensors(self.name, target, origin, after, self.log)
         if after:
             self.stream.wait_event(after.done)
         if self.timed:
@@ -131,7 +131,7 @@ class ThreadLane:
 
     def copy(self, target: torch.Tensor, origin: torch.Tensor, after: Copy | None = None) -> Copy:
         """Start copying `origin` to `target` once the copy `after` has arrived; return this copy, to be waited for."""
-        this = Copy.checked(self.name, target, origin, after, self.log)
+        this = Copy.from_tensors(self.name, target, origin, after, self.log)
         this.done = self.thread.submit(self._do, this)
         self.log.append(this)
         return this

@@ -88,7 +88,7 @@ def _copy_numbers(copies: Iterable[Copy], number: dict[int, int]) -> list[int]:
     return [number[id(copy)] for copy in copies if id(copy) in number]
 
 
-def replaying(calls: dict[str, dict[str, Any]]) -> Callable:
+def replay_function(calls: dict[str, dict[str, Any]]) -> Callable:
     """Return a function that asks of the lanes what another one did, which `calls_of` tells by the number of chunks."""
 
     def work(source: torch.Tensor, copies: list[torch.Tensor], chunks: int, lanes: Lanes) -> float | None:
@@ -155,7 +155,7 @@ def drive(
 
     With `calls` it measures these, and the function is not called.
     """
-    work = work if calls is None else replaying(calls)
+    work = work if calls is None else replay_function(calls)
     torch.set_num_threads(1)
     device = torch.device("cpu")
     source = pattern(elements, seed, device)

@@ -77,13 +77,13 @@ def _rendered(drawn: torch.Tensor, labels: torch.Tensor, numbers: torch.Generato
     canvas = 0.3 + 0.4 * uniform(CHANNELS, 1, 1) + slopes
     for _ in range(CLUTTER):
         others = (uniform() * CLASSES).long()
-        canvas = canvas + CLUTTER_SHARE * signed(CHANNELS, 1, 1) * _warped(drawn, others, uniform, reach=1.4)
-    canvas = canvas + signed(CHANNELS, 1, 1) * _warped(drawn, labels, uniform, reach=0.2)
+        canvas = canvas + CLUTTER_SHARE * signed(CHANNELS, 1, 1) * _warp(drawn, others, uniform, reach=1.4)
+    canvas = canvas + signed(CHANNELS, 1, 1) * _warp(drawn, labels, uniform, reach=0.2)
     canvas = canvas + NOISE * torch.randn(canvas.shape, generator=numbers, device=device)
     return (255 * canvas.clamp(0, 1)).to(torch.uint8)
 
 
-def _warped(drawn: torch.Tensor, digits: torch.Tensor, uniform, *, reach: float) -> torch.Tensor:
+def _warp(drawn: torch.Tensor, digits: torch.Tensor, uniform, *, reach: float) -> torch.Tensor:
     """Return each digit in a random face, turned, sheared, scaled and moved by up to `reach` of half an image."""
     faces = (uniform() * len(FACES)).long()
     turn, shear = 0.5 * (uniform() - 0.5), 0.5 * (uniform() - 0.5)
