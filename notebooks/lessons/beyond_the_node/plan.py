@@ -123,8 +123,7 @@ class Strategies(Training):
     buckets_mb: tuple[float, ...] = (1, 100)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for strategy in self.strategies:
-            self.require("strategy", strategy, STRATEGIES)
+        self.require_each("strategy", self.strategies, STRATEGIES)
         if "alone" in self.strategies:
             for count in self.accumulation:
                 yield self.setting("alone", UNSHAPED, count)

@@ -90,8 +90,7 @@ class Sweep(Tensor):
 
     def validate(self) -> None:
         super().validate()
-        for method in self.methods:
-            self.require("method", method, METHODS)
+        self.require_each("method", self.methods, METHODS)
         for memory in self.memories:
             self.require_memory(memory)
         for chunks in self.chunks:
@@ -128,8 +127,8 @@ class Trial(Tensor):
         super().validate()
         self.require_memory(self.memory)
         self.require_chunks(self.chunks)
-        for function in self.functions:
-            self.require("function's home", function.partition(".")[0], ("methods", "bugs", "answers"))
+        homes = [function.partition(".")[0] for function in self.functions]
+        self.require_each("function's home", homes, ("methods", "bugs", "answers"))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for function in self.functions:
