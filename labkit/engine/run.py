@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -240,9 +241,14 @@ class Run(RunFolder):
         states = tuple((file, state.st_size, state.st_mtime_ns) for file, state in about)
         return of_run(_read_once(states, spans).copy(), self)
 
-    def entries(self, entry: str) -> pd.DataFrame:
-        """Return the rows of one kind, such as "memory", for all ranks."""
-        rows = self.rows.reindex(columns=[*dict.fromkeys([*self.rows, "entry"])])
+    def rows_with(self, columns: Iterable[str]) -> pd.DataFrame:
+        """Return `rows` with at least these columns: where every row failed, those that were to be measured are NaN."""
+        rows = self.rows
+        return rows.reindex(columns=[*dict.fromkeys([*rows, *columns])])
+
+    def entries(self, entry: str, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """Return the rows of one kind, such as "memory", for all ranks, with at least these columns."""
+        rows = self.rows_with(["entry", *columns])
         return rows[rows["entry"] == entry]
 
     def medians(self, by: list[str], value: str) -> pd.DataFrame:
@@ -254,9 +260,7 @@ class Run(RunFolder):
         """
         import pandas as pd
 
-        needed = {*by, "seed", "iteration", "warm_up", "status", value}  # where every row failed, some are missing
-        rows = self.rows
-        rows = rows.reindex(columns=[*rows, *(needed - {*rows})])
+        rows = self.rows_with([*by, "seed", "iteration", "warm_up", "status", value])
         rows = rows[~rows["warm_up"].astype(bool)]
         rows = rows.assign(failed=rows["status"] != "ok")
         iterations = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)

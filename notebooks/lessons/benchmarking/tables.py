@@ -80,7 +80,8 @@ def iterations(run: Run, phase: str = "forward") -> pd.DataFrame:
 
     `times_later`: an iteration over the median of those after all warm-ups. Of several seeds the first.
     """
-    rows = run.entries("phase").reindex(columns=[*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"])
+    columns = [*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"]
+    rows = run.entries("phase", columns)[columns]
     rows = rows[(rows["precision"] == "float32") & (rows["mode"] == "eager") & (rows["phase"] == phase)]
     rows = rows[rows["seed"] == rows["seed"].min()].drop(columns=["seed", "precision", "mode", "phase"])
     later = rows[~rows["warm_up"].astype(bool)].groupby("model")["ms"].median()
@@ -195,7 +196,7 @@ def kernels(run: Run) -> pd.DataFrame:
 
 def families(run: Run) -> pd.DataFrame:
     """Return one row per model, precision, phase and family of kernels: its share of the time of all kernels."""
-    rows = run.entries("kernel").reindex(columns=[*_PROFILED, "family", "total_us"])
+    rows = run.entries("kernel", [*_PROFILED, "family", "total_us"])
     table = rows.groupby([*_PROFILED, "family"], sort=False)["total_us"].sum().reset_index()
     table["share"] = table["total_us"] / table.groupby(_PROFILED)["total_us"].transform("sum")
     return of_run(_sorted(table.drop(columns="total_us")), run)
@@ -290,7 +291,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.put_on_trial`)."""
     seen = ["reported_ms", "true_ms", "first_times", "in_flight", "steps_before"]
     columns = ["variant", *seen, "loss_apart", "gradient_times", "batches_inside"]
-    return of_run(run.entries("trial").reindex(columns=columns).reset_index(drop=True), run)
+    return of_run(run.entries("trial", columns)[columns].reset_index(drop=True), run)
 
 
 def wrong_by_rows(row: dict[str, Any]) -> list[str]:

@@ -211,7 +211,7 @@ def rings(run: Run) -> pd.DataFrame:
 
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *_SHOWN])])
+    rows = run.rows_with(_SHOWN)
     return of_run(rows[rows["rank"] == 0][_SHOWN].reset_index(drop=True), run)
 
 

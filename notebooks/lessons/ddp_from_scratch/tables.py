@@ -38,7 +38,7 @@ def implementations(run: Run) -> pd.DataFrame:
     table = run.medians(SETTING, "step_ms")
     rows = _timed(run)
     parts = rows.groupby(SETTING, sort=False)[_PARTS].median()
-    peaks = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"]
+    peaks = rows.groupby(SETTING, sort=False)["peak_mib"]
     parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + _SAME_PEAK) * peaks.min())
     table = table.merge(parts.reset_index(), on=SETTING, how="left")
     none, ddp = row_of(table, "none"), row_of(table, "ddp")
@@ -70,9 +70,8 @@ def costs(run: Run) -> pd.DataFrame:
 
 def _timed(run: Run) -> pd.DataFrame:
     """Return the rows of timed steps, without warm-ups."""
-    needed = ["entry", "warm_up", *SETTING, *_PARTS]
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *needed])])
-    return rows[(rows["entry"] == "step") & ~rows["warm_up"].astype(bool)]
+    rows = run.entries("step", ["warm_up", *SETTING, *_PARTS, "peak_mib"])
+    return rows[~rows["warm_up"].astype(bool)]
 
 
 def row_of(table: pd.DataFrame, strategy: str) -> pd.Series:
@@ -94,7 +93,7 @@ def overlap(run: Run) -> pd.DataFrame:
     its number of calls and its sum of bytes are compared.
     """
     plan = run.plan
-    rows = run.entries("sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
+    rows = run.entries("sent", [*SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
     for row in rows.to_dict("records"):
@@ -162,7 +161,7 @@ def equality(run: Run) -> pd.DataFrame:
     Columns: case, strategy, gradient_error, weight_error, buffer_error, apart (of the ranks from each other: must be
     0), none_right (gradients are None exactly where they are in one process), tolerance, equal.
     """
-    rows = run.entries("equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
+    rows = run.entries("equality", ["case", "strategy", *_ERRORS, "none_right"])
     groups = rows.groupby(["case", "strategy"], sort=False)
     table = groups[_ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
     table["tolerance"] = table["case"].map(_TOLERANCES).fillna(_TOLERANCE)

@@ -45,8 +45,7 @@ def memory(run: Run) -> pd.DataFrame:
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
     ranks' tensors hold of parameters, gradients and states, and the formula, whichever way shares them.
     """
-    rows, plan = run.entries("memory"), run.plan
-    rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
+    rows, plan = run.entries("memory", ["allocated_mib", "peak_mib"]), run.plan
     kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
     model, parts = sizes(plan), []
     for setting, group in rows.groupby(_BY, sort=False):

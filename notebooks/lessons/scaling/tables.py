@@ -120,7 +120,7 @@ def exchange(run: Run) -> pd.DataFrame:
         timings = timings[timings["strategy"] == "ddp"]
         medians = _medians(timings, f"{name}_ms")
         table[f"{name}_ms"], table[f"spread_{name}_ms"] = medians["median"], medians["spread"]
-    traced = run.entries("profile").reindex(columns=[*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
+    traced = run.entries("profile", [*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
     table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
     table["trace_ms"] = traced.reindex(table.index)
@@ -203,7 +203,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant of a Trial, on rank 0: what it trained on, validated with, and the time that it reports."""
     columns = ["variant", "ranks", "distinct", "repeated", "validated", "rate_over_due"]
     columns += ["first_s", "later_s", "claimed_s"]
-    rows = run.entries("trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial", columns)
     return of_images(rows[rows["rank"] == 0][columns].reset_index(drop=True), run)
 
 

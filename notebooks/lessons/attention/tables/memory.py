@@ -111,7 +111,7 @@ def errors(run: Run) -> pd.DataFrame:
 
 def _settings(run: Run) -> pd.DataFrame:
     """Return, per setting, the median ms of each phase, the MiB at each moment, the status, and the GPU's name."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "phase", "ms", "kept_bytes", *_MEMORY[1:]])])
+    rows = run.rows_with(["phase", "ms", "kept_bytes", *_MEMORY[1:]])
     rows["kept_mib"] = rows["kept_bytes"] / _MIB
     ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
     settings = rows.groupby(_SETTING, sort=False)

@@ -39,7 +39,7 @@ def ladder(run: Run) -> pd.DataFrame:
     table = rungs(run, per_sample=plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
     precision = precision.mask(precision.index.str.startswith("float8"), "float8")  # the peak of its products
-    steps = run.rows.reindex(columns=["knob", "sm_mhz", "warm_up"])
+    steps = run.rows_with(["sm_mhz", "warm_up"])
     table["sm_mhz"] = table["knob"].map(steps[steps["warm_up"] == 0].groupby("knob")["sm_mhz"].median())
     return utilised(table, run, table["knob"].map(precision))
 
@@ -121,7 +121,7 @@ def accumulation(run: Run) -> pd.DataFrame:
     rows = run.entries("traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
     moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / ledgers.MIB
-    peaks = run.entries("memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    peaks = run.entries("memory", [*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     table = table.join(moved, on=by).join(peaks, on=by)
     columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
     wide = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
@@ -138,7 +138,7 @@ def reported(run: Run) -> pd.DataFrame:
     """
     table = strategies(run)
     table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
-    held = run.entries("memory").reindex(columns=["strategy", "peak_mib"])
+    held = run.entries("memory", ["strategy", "peak_mib"])
     table["peak_mib"] = table["strategy"].map(held.groupby("strategy")["peak_mib"].max())
     printed = published("gpt2_strategies").replace({"strategy": {"baseline": "single"}}).set_index("strategy")
     columns = {"printed_speedup": "speedup", "printed_peak_gb": "peak_memory_gb"}
@@ -164,7 +164,7 @@ def options(run: Run) -> pd.DataFrame:
     plan = run.plan
     by = ["strategy", "option"]
     table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
-    held = run.entries("memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
+    held = run.entries("memory", [*by, "activations_mib", "peak_mib"])
     table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
     moved = run.entries("traffic")
     moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
@@ -221,7 +221,7 @@ def overlap(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
     columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
-    rows = run.entries("trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial", columns)
     return rows[rows["rank"] == 0][columns].reset_index(drop=True)
 
 
