@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-GB, GIB, MIB = 1e9, 2**30, 2**20
+from labkit.theory.sizes import GIB, MIB
+
 NONE = "no value"
 
 

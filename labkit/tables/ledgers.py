@@ -9,12 +9,12 @@ import pandas as pd
 
 from labkit.provenance import of_run
 from labkit.theory.memory import ITEMS
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import traffic
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-MIB = 2**20
 BY = ["strategy", "batch"]
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.theory.sizes import MIB
 
 WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
 CHUNKED = ("pipelined", "scatter_all_gather")
@@ -34,7 +35,7 @@ class Tensor(Plan):
     @property
     def elements(self) -> int:
         """float32 values in the tensor."""
-        return self.mib * 2**20 // 4
+        return self.mib * MIB // 4
 
     def validate(self) -> None:
         if self.gpus < 2:

@@ -13,6 +13,7 @@ from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on, shade
 from labkit.provenance import fact, sources
 from labkit.story import units
+from labkit.theory.sizes import GIB, KIB, MB
 from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, START, Step, bus_factor, hops
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ _MARKERS = {"nccl": "o", "gloo": "s"}
 _DASHES = (0, (4, 2))
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
 _OTHER_CLOCKS = {"one call": ("^", "one call, waited for"), "captured": ("D", "replayed from a CUDA graph")}
-_SMALLEST, _LARGEST = 2**10, 2**30  # bytes that the reader predicts
-_MB = 1e6
+_SMALLEST, _LARGEST = KIB, GIB  # bytes that the reader predicts
 
 
 def _size(size_bytes: float) -> str:
@@ -182,7 +182,7 @@ def reports_chart(
         marker = {2: "o", 4: "^", 6: "s"}[processes]
         look = {"color": canvas.PUBLISHED, "ms": 6, "mfc": "none" if backend == "gloo" else canvas.PUBLISHED}
         label = f"report, {_NAMES[backend]}, {processes} processes"
-        ax.plot(_MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
+        ax.plot(MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
     for table, color, name in ((recorded, canvas.RECORDED, "recorded run"), (here, canvas.MEASURED, "this run")):
         if table is None:
             continue
@@ -191,11 +191,11 @@ def reports_chart(
             look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {_NAMES[backend]}, 2 ranks"}
             _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
     least = times[(times["backend"] == "nccl") & (times["processes"] == 2)]
-    ax.plot(_MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
-    sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else _MB * least["megabytes"]
+    ax.plot(MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
+    sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else MB * least["megabytes"]
     if recorded is None:
         ax.set_xscale("log")
-        ax.set_xticks(sizes, [f"{size / _MB:g} MB" for size in sizes])
+        ax.set_xticks(sizes, [f"{size / MB:g} MB" for size in sizes])
         ax.minorticks_off()
         ax.set_xlabel("message, bytes (log)")
         ax.grid(True)

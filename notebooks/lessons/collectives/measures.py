@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, workers
+from labkit.theory.sizes import KIB, MIB
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     Shown = Callable[[Run], Measured | None]
 
-LARGE_BYTES = 64 * 2**20  # from here on ours are compared with nccl-tests
+LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 _ON_CARD = ("all-reduce", "all-gather", "all-to-all")
 
 
@@ -38,8 +39,8 @@ def _row(run: Run, collective: str, clock: str, largest: bool) -> pd.Series | No
 
 def _size_text(size_bytes: float) -> str:
     """Return the size of a message as a setting says it: "1024 MiB", "1 KiB"."""
-    mib = size_bytes / 2**20
-    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / 2**10:g} KiB"
+    mib = size_bytes / MIB
+    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / KIB:g} KiB"
 
 
 def _bus(collective: str) -> Shown:

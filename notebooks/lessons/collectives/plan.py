@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.theory.sizes import KIB, MIB
 from lessons.collectives.theory import COLLECTIVES
 
 BACKENDS = ("nccl", "gloo")
@@ -15,7 +16,6 @@ CLOCKS = ("in flight", "one call", "captured")
 _METHODS = ("ours", "library")
 # The first is right; the next are the suspects of "find the bug".
 VARIANTS = ("right", "unsynchronised", "cold", "wrong_factor", "no_all_gather", "rank_0_only")
-KIB, MIB = 2**10, 2**20
 _COUNTS = (2, 3, 4, 6, 8)
 _COLD_KIB = 64  # a message whose own time is short
 

@@ -13,6 +13,7 @@ from labkit.provenance import fact, run_name
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
+from labkit.theory.sizes import MIB
 from lessons.collectives import tables
 from lessons.collectives.theory import bus_factor, hops
 
@@ -26,7 +27,7 @@ _FLAT = 1.25  # times as long: the size hardly matters
 _GOOD = 0.1  # a line that is nowhere further off fits
 _BEYOND = 1.25  # times as much as a ring's larger term
 _LITTLE = 0.4  # of a call in flight: what is left of it without the host
-_LARGE_BYTES = 64 * 2**20  # from here on ours are compared with nccl-tests
+_LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 
 
 def start_up(times: pd.DataFrame) -> Markdown:

@@ -12,13 +12,13 @@ from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import trace_chart as trace_chart
 from labkit.provenance import fact, sources, where
 from labkit.story import units
+from labkit.theory.sizes import MB
 from lessons.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MB = 1e6
 _DASHES = (0, (4, 2))
 _PRINTED = {  # the report's name → the strategy, if the report makes clear which one, and our name
     "naive": ("naive", "naive"),
@@ -116,7 +116,7 @@ def flights_chart(
     parts.rows(ax, [f"{mb:g} MB" for mb in buckets_mb])
     ends_ms = []
     for row, bucket_mb in enumerate(buckets_mb):
-        flights = timeline(whole_mb * _MB, parameters, bucket_mb * _MB, **rates)
+        flights = timeline(whole_mb * MB, parameters, bucket_mb * MB, **rates)
         _flights(ax, row, flights)
         ends_ms.append(1e3 * flights[-1].end_s)
         later = units.seconds(exposed_s(flights, backward_ms / 1e3))

@@ -14,8 +14,9 @@ from labkit.node import limits
 from labkit.provenance import fact, of_run
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import trace_spans as trace_spans
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link
-from lessons.ddp_from_scratch.theory import MIB, NAMES, Overhead, messages
+from lessons.ddp_from_scratch.theory import NAMES, Overhead, messages
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run

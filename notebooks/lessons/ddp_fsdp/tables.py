@@ -9,13 +9,14 @@ import pandas as pd
 
 from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables import ledgers
-from labkit.tables.ledgers import BY, ERRORS, MIB, ROUNDING
+from labkit.tables.ledgers import BY, ERRORS, ROUNDING
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
 from labkit.tables.rates import ladder as ladder
 from labkit.tables.rates import rates, with_efficiency
 from labkit.theory.memory import bert_activations, ledger
 from labkit.theory.shapes import bert
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link, traffic
 from labkit.theory.training import STRATEGIES
 from lessons.ddp_fsdp.plan import BY_HAND

@@ -13,6 +13,7 @@ from labkit.charts.ledgers import memory_layers
 from labkit.charts.parts import Layer, beside, panels, rows
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
+from labkit.theory.sizes import MIB
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS
 from lessons.precision_memory.theory.levers import LEVERS
 from lessons.precision_memory.theory.memory import ITEMS
@@ -196,7 +197,7 @@ def levers_chart(*tables: pd.DataFrame) -> Figure:
 
 
 def _name(layer: Layer) -> str:
-    size = units.size(_plain(layer, "peak_mib") * units.MIB)
+    size = units.size(_plain(layer, "peak_mib") * MIB)
     return f"{layer.label}, context {fact(layer.table, 'sequence')}, plain step {size}"
 
 

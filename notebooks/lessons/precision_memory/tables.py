@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.provenance import of_run, of_source
 from labkit.tables.profile import MOMENT
+from labkit.theory.sizes import MIB
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
 from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
@@ -16,7 +17,6 @@ from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-MIB = 2**20
 DTYPES = ["what", "float32", "float16", "bfloat16"]
 BY = ["precision", "sequence", "phase"]
 _EXACT = VALUE * STEPS

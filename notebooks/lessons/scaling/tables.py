@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from labkit.provenance import fact, made_from, of_source
-from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import SAID
+from labkit.theory.sizes import GB
 from lessons.scaling.theory import GUESSING, fit_serial
 
 if TYPE_CHECKING:

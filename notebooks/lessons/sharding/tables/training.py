@@ -20,6 +20,7 @@ from labkit.tables.rates import strategies as strategies
 from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import activations
 from labkit.theory.memory import ledger
+from labkit.theory.sizes import MIB
 from lessons.sharding.theory import project
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def batches(run: Run) -> pd.DataFrame:
     for column in ("peak", "reserved"):
         table[f"{column}_mib"] = table["micro_batch"].map(held[column])
     due = {point.micro_batch: sum(forecast(plan, vars(point)).values()) for point in plan.points()}
-    table["predicted_mib"] = table["micro_batch"].map(due) / ledgers.MIB
+    table["predicted_mib"] = table["micro_batch"].map(due) / MIB
     return table
 
 
@@ -120,7 +121,7 @@ def accumulation(run: Run) -> pd.DataFrame:
     table = run.medians(by, "step_ms")
     rows = run.entries("traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
-    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / ledgers.MIB
+    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / MIB
     peaks = run.entries("memory", [*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     table = table.join(moved, on=by).join(peaks, on=by)
     columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
@@ -168,7 +169,7 @@ def options(run: Run) -> pd.DataFrame:
     table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
     moved = run.entries("traffic")
     moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
-    sent = moved.groupby(by)["sent_bytes"].sum() / ledgers.MIB
+    sent = moved.groupby(by)["sent_bytes"].sum() / MIB
     for row in run.entries("compression").itertuples():
         sent[row.strategy, row.option] = sent[row.strategy, ""] * row.sent / row.gradients
     table = table.join(sent.rename("gradients_mib"), on=by)
