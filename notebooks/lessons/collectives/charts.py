@@ -31,12 +31,6 @@ _OTHER_CLOCKS = {"one call": ("^", "one call, waited for"), "captured": ("D", "r
 _SMALLEST, _LARGEST = KIB, GIB  # bytes that the reader predicts
 
 
-def _size(size_bytes: float) -> str:
-    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
-    number, unit = units.size(size_bytes).rsplit(" ", 1)
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
-
-
 def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int) -> None:
     """Mark the sizes on a logarithmic axis; where they are many, every second or third one, the largest among them."""
     from matplotlib.ticker import FixedLocator, NullLocator
@@ -45,7 +39,7 @@ def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int) -> None:
     shown = places[:: -math.ceil(len(places) / most)]
     ax.set_xscale("log", base=2)
     ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
-    ax.set_xticks(shown, [_size(size) for size in shown], fontsize=8.5)
+    ax.set_xticks(shown, [units.exact_size(size) for size in shown], fontsize=8.5)
     ax.set_xlabel("message, bytes (log)")
     ax.grid(True)
 
@@ -268,7 +262,7 @@ def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str)
         times = 1 / line["median_us"].iloc[0]
         look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
         _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)
-        drawn[label] = _size(size)
+        drawn[label] = units.exact_size(size)
     return drawn
 
 
