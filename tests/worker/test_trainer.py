@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labkit.theory.training import PRECISIONS
+from labkit.plans import PRECISIONS
 from labkit.worker.bert import Bert, samples
 from labkit.worker.counting import Collectives, Saved
 from labkit.worker.trainer import MasterAdamW, Trainer, adamw, batches

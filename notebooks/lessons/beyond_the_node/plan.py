@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.transformer import SIZES, TransformerPlan
+from labkit.plans import TransformerPlan
+from labkit.theory.transformer import SIZES
 
 PLACES = ("inside", "between", "flat", "hierarchical")
 STRATEGIES = ("alone", "ddp", "fsdp", "hsdp")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from labkit.plans import STRATEGIES
 from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables import ledgers
 from labkit.tables.ledgers import BY, ERRORS, ROUNDING
@@ -18,7 +19,6 @@ from labkit.theory.memory import bert_activations, ledger
 from labkit.theory.shapes import bert
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link, traffic
-from labkit.theory.training import STRATEGIES
 from lessons.ddp_fsdp.plan import BY_HAND
 
 if TYPE_CHECKING:
