@@ -27,6 +27,7 @@ from labkit.repository import RECORDED, REPOSITORY
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pandas.api.typing import SeriesGroupBy
 
 
 class Run(RunFolder):
@@ -255,7 +256,7 @@ class Run(RunFolder):
         """Return one row per setting of the columns `by`: median, spread and count of `value`, and its status.
 
         Warm-ups are left out. An iteration lasts as long as its slowest rank, so ranks are reduced to their maximum
-        first. The spread is half the interquartile range. Settings with a failed row have a status other than "ok",
+        first. The spread is `half_spread`. Settings with a failed row have a status other than "ok",
         and a median over the rows that did not fail (NaN where there are none).
         """
         import pandas as pd
@@ -271,7 +272,7 @@ class Run(RunFolder):
         table = pd.DataFrame(
             {
                 value: grouped.median(),
-                f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
+                f"spread_{value}": half_spread(grouped),
                 "count": grouped.count(),
                 "status": failures["status"].first().fillna("ok"),
             }
@@ -328,6 +329,11 @@ def _read(files: list[Path], spans: bool) -> pd.DataFrame:
 def _read_once(states: tuple[tuple[Path, int, int], ...], spans: bool) -> pd.DataFrame:
     """Read what files of these sizes and times hold: a recorded run is asked again and again, and does not change."""
     return _read([file for file, *_ in states], spans)
+
+
+def half_spread(values: pd.Series | SeriesGroupBy) -> Any:
+    """Return half the interquartile range of the values, or of each group's."""
+    return (values.quantile(0.75) - values.quantile(0.25)) / 2
 
 
 def summary(

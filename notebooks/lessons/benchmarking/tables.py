@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from labkit.engine.run import half_spread
 from labkit.node import limits
 from labkit.provenance import fact, of_run
 from labkit.tables.rates import PEAK
@@ -100,8 +101,7 @@ def warm_ups(run: Run) -> pd.DataFrame:
         all_ms = table[table["model"] == NAMES[0]].sort_values("iteration")["ms"]
         for dropped in WARM_UPS:
             ms = all_ms.iloc[dropped:]
-            half = (ms.quantile(0.75) - ms.quantile(0.25)) / 2
-            stretches.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half, len(ms)))
+            stretches.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half_spread(ms), len(ms)))
     columns = ["phase", "warm_ups", "mean_ms", "std_ms", "median_ms", "spread_ms", "count"]
     return of_run(pd.DataFrame(stretches, columns=columns), run)
 
@@ -133,8 +133,10 @@ def launches(run: Run) -> pd.DataFrame:
     factor = np.interp(np.log(eager["kernels"]), np.log(factors.index), factors)
     eager = eager.assign(host_ms=eager["kernels"] * eager["launch_us"] * factor / 1e3)
     by_shape = eager.groupby(_SHAPE, sort=False)
-    half = (by_shape["ms"].quantile(0.75) - by_shape["ms"].quantile(0.25)) / 2
-    table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, launch_us=by_shape["launch_us"].median())
+    eager_ms = by_shape["ms"]
+    table = table.assign(
+        eager_ms=eager_ms.median(), spread_ms=half_spread(eager_ms), launch_us=by_shape["launch_us"].median()
+    )
     table["gpu_ms"] = timed[timed["mode"] == "graph"].groupby(_SHAPE)["ms"].median().reindex(table.index)
     table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
     table["host_ms"] = by_shape["host_ms"].median()

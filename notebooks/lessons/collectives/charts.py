@@ -90,7 +90,7 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
     axes[0].set_ylabel("all-reduce, µs per call (log)")
     axes[0].plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*(table for table in (here, recorded) if table is not None)))
+    return canvas.finish(figure, sources(here, recorded))
 
 
 def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
@@ -149,8 +149,7 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
         ax.set_ylim(bottom=0, top=1.12 * ax.get_ylim()[1])
         ax.set(ylabel="bus bandwidth, GB/s", title=_title(layers, [backend]))
     canvas.shared_legend(figure, axes, columns=7)
-    tables = [table for table in (here, recorded) if table is not None]
-    return canvas.finish(figure, f"{parts.own_scales(axes)}{sources(*tables)}")
+    return canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded))
 
 
 def _limits(ax: Axes, rows: pd.DataFrame) -> None:

@@ -11,6 +11,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
+from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed
 from labkit.theory.sizes import MIB
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
-_EXPLAINED = 0.1  # of the peak: what may stay unexplained
 _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
 
@@ -76,12 +76,12 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     worst = abs(row["unexplained_share"])
     missing = units.size(worst * row["peak"] * MIB)
     sentence = f"**At most {units.percent(worst)} of a recorded peak, {missing}, is missing in the ledger**"
-    if worst > _EXPLAINED:
+    if worst > EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
     if here["peak"].notna().any():
         share = here["unexplained_share"].abs().max()
         of_this_run = (
-            f"here at most {units.percent(share)}" if share <= _EXPLAINED else f"here {units.percent(share)} is not"
+            f"here at most {units.percent(share)}" if share <= EXPLAINED else f"here {units.percent(share)} is not"
         )
     else:
         error = here["counted_error"].max()

@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, panels, rows
+from labkit.charts.parts import Layer, beside, own_scales, panels, rows
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -167,7 +167,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
             ax.set(title=f"{where(table)}: {precision}, context {fact(table, 'sequence')}", ylabel=unit)
         axes[-1].set_xlabel("ms (first step, then a steady one)")
     canvas.shared_legend(figure, list(grid.flat), columns=6)
-    return canvas.finish(figure, f"each panel has its own scale · {sources(*(part for run in runs for part in run))}")
+    return canvas.finish(figure, own_scales(list(grid.flat)) + sources(*(table for run in runs for table in run)))
 
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:

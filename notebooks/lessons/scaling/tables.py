@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from labkit.engine.run import half_spread
 from labkit.provenance import fact, made_from, of_source
 from labkit.theory.resnet import SAID
 from labkit.theory.sizes import GB
@@ -141,8 +142,7 @@ def _medians(rows: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return median and half the interquartile range per setting; an iteration lasts as long as its slowest rank."""
     rows = rows[~rows["warm_up"].astype(bool)]
     slowest = rows.groupby([*BY, "seed", "iteration"])[value].max().groupby(BY)
-    spread = (slowest.quantile(0.75) - slowest.quantile(0.25)) / 2
-    return pd.DataFrame({"median": slowest.median(), "spread": spread})
+    return pd.DataFrame({"median": slowest.median(), "spread": half_spread(slowest)})
 
 
 def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
