@@ -63,7 +63,7 @@ def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
 
 def _label(row: Any) -> str:
     """Return a strategy's name; of the bucketed one with its size."""
-    return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MB" if row.strategy == "bucketed" else "")
+    return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MiB" if row.strategy == "bucketed" else "")
 
 
 def _printed_ms(published: pd.DataFrame) -> pd.Series:
@@ -147,7 +147,7 @@ def buckets_chart(
 ) -> Figure:
     """The step by mean bucket size, a panel per run: measured, the fitted formula with its best size, torch's DDP.
 
-    A number beside a mark is the bucket size asked for, in MB. `guess` (MiB, a number or a Prediction) is a line.
+    A number beside a mark is the bucket size asked for, in MiB. `guess` (MiB, a number or a Prediction) is a line.
     """
     figure, axes = parts.panels(len(tables), height=4.4)
     for ax, table, fit, line in zip(axes, tables, fits, lines, strict=True):
