@@ -38,8 +38,15 @@ OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 # (labkit.engine.called_function), and shape the link between two namespaces (labkit.node.network names it).
 EVERYONE = {"labkit.provenance", "labkit.repository"}
 MAY_IMPORT = {
-    "plan": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory", "lessons.{lab}.theory"},
-    "theory": {"labkit.engine.plan", "labkit.engine.errors", "labkit.node", "labkit.theory"},
+    "plan": {
+        "labkit.engine.plan",
+        "labkit.engine.errors",
+        "labkit.node",
+        "labkit.plans",
+        "labkit.theory",
+        "lessons.{lab}.theory",
+    },
+    "theory": {"labkit.engine.errors", "labkit.node", "labkit.theory"},
     "worker": {
         "torch",
         "transformers",
@@ -52,6 +59,7 @@ MAY_IMPORT = {
         "labkit.engine.called_function",
         "labkit.engine.node_clock",
         "labkit.node.network",
+        "labkit.plans",
         "labkit.worker",
         "labkit.theory",
         "lessons.{lab}.plan",
@@ -65,6 +73,7 @@ MAY_IMPORT = {
         "labkit.engine.run",
         "labkit.node.comparability",
         "labkit.node.limits",
+        "labkit.plans",
         "labkit.tables",
         "labkit.theory",
         "lessons.{lab}.plan",
@@ -131,6 +140,8 @@ def role(parts: tuple[str, ...]) -> str:
             return "cluster"
         case ("labkit", "engine" | "node" as room, *_):
             return room
+        case ("labkit", "plans"):
+            return "plan"
         case ("labkit", room, *_) if room in SHARED_ROOMS:
             return room
         case ("lessons", _, part, *_):

@@ -10,8 +10,8 @@ import pandas as pd
 from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
 from labkit.story import units
-from labkit.story.conditions import host_bound
 from labkit.story.names import STRATEGY_LABELS
+from labkit.story.profile import host_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

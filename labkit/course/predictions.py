@@ -106,8 +106,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 def _short(value: float, digits: int) -> str:
     """Return a number without the zeros that its last digits may be: somebody typed 3, and not 3.00."""
-    text = units.number(value, digits)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return units.trimmed(units.number(value, digits))
 
 
 def error_of(guessed: float, measured: float, unit: str) -> str:

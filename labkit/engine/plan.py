@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -117,6 +117,12 @@ class Plan:
         """Raise PlanError, listing what is known, unless `value` is one of `allowed`."""
         if value not in allowed:
             raise PlanError(f"{name}={value!r} is not known; it is one of {', '.join(map(str, allowed))}")
+
+    @classmethod
+    def require_each(cls, name: str, values: Iterable[Any], allowed: tuple) -> None:
+        """Raise PlanError, as `require`, for the first of `values` that is not one of `allowed`."""
+        for value in values:
+            cls.require(name, value, allowed)
 
     @classmethod
     def small(cls, **knobs) -> Self:

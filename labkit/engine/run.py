@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -26,6 +27,7 @@ from labkit.repository import RECORDED, REPOSITORY
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pandas.api.typing import SeriesGroupBy
 
 
 class Run(RunFolder):
@@ -240,23 +242,26 @@ class Run(RunFolder):
         states = tuple((file, state.st_size, state.st_mtime_ns) for file, state in about)
         return of_run(_read_once(states, spans).copy(), self)
 
-    def entries(self, entry: str) -> pd.DataFrame:
-        """Return the rows of one kind, such as "memory", for all ranks."""
-        rows = self.rows.reindex(columns=[*dict.fromkeys([*self.rows, "entry"])])
+    def rows_with(self, columns: Iterable[str]) -> pd.DataFrame:
+        """Return `rows` with at least these columns: where every row failed, those that were to be measured are NaN."""
+        rows = self.rows
+        return rows.reindex(columns=[*dict.fromkeys([*rows, *columns])])
+
+    def entries(self, entry: str, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """Return the rows of one kind, such as "memory", for all ranks, with at least these columns."""
+        rows = self.rows_with(["entry", *columns])
         return rows[rows["entry"] == entry]
 
     def medians(self, by: list[str], value: str) -> pd.DataFrame:
         """Return one row per setting of the columns `by`: median, spread and count of `value`, and its status.
 
         Warm-ups are left out. An iteration lasts as long as its slowest rank, so ranks are reduced to their maximum
-        first. The spread is half the interquartile range. Settings with a failed row have a status other than "ok",
+        first. The spread is `half_spread`. Settings with a failed row have a status other than "ok",
         and a median over the rows that did not fail (NaN where there are none).
         """
         import pandas as pd
 
-        needed = {*by, "seed", "iteration", "warm_up", "status", value}  # where every row failed, some are missing
-        rows = self.rows
-        rows = rows.reindex(columns=[*rows, *(needed - {*rows})])
+        rows = self.rows_with([*by, "seed", "iteration", "warm_up", "status", value])
         rows = rows[~rows["warm_up"].astype(bool)]
         rows = rows.assign(failed=rows["status"] != "ok")
         iterations = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)
@@ -267,7 +272,7 @@ class Run(RunFolder):
         table = pd.DataFrame(
             {
                 value: grouped.median(),
-                f"spread_{value}": (grouped.quantile(0.75) - grouped.quantile(0.25)) / 2,
+                f"spread_{value}": half_spread(grouped),
                 "count": grouped.count(),
                 "status": failures["status"].first().fillna("ok"),
             }
@@ -324,6 +329,11 @@ def _read(files: list[Path], spans: bool) -> pd.DataFrame:
 def _read_once(states: tuple[tuple[Path, int, int], ...], spans: bool) -> pd.DataFrame:
     """Read what files of these sizes and times hold: a recorded run is asked again and again, and does not change."""
     return _read([file for file, *_ in states], spans)
+
+
+def half_spread(values: pd.Series | SeriesGroupBy) -> Any:
+    """Return half the interquartile range of the values, or of each group's."""
+    return (values.quantile(0.75) - values.quantile(0.25)) / 2
 
 
 def summary(

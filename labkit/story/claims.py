@@ -66,5 +66,5 @@ def _figure(value: float | str | None, unit: str, digits: int) -> str:
     if value is None or value != value:
         return "–"
     text = units.count(value) if value == int(value) and abs(value) < 10**digits else units.number(value, digits)
-    text = text.rstrip("0").rstrip(".") if digits > 3 and "." in text else text
+    text = units.trimmed(text) if digits > 3 else text
     return f"{text} {unit}".strip()

@@ -1,18 +1,14 @@
-"""Sentences on the conditions of one run: host, clocks, neighbours, GPUs that wait, and what was not measured."""
+"""Sentences on the conditions of one run: host, clocks, neighbours, and what was not measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
 from IPython.display import Markdown
 
 from labkit.node.comparability import THROTTLED_PERCENT, key_conditions
 from labkit.node.conditions import Conditions
-from labkit.provenance import fact_or
 from labkit.story import units
-from labkit.story.names import STRATEGY_NAMES
 from labkit.story.words import bullets, listed
 
 APART = 1.25  # between a run's ranks: most launches on H200 nodes show less than 1.1, some 1.4
@@ -89,21 +85,3 @@ def _errors(readings: dict[str, Any]) -> str | None:
     counted = {"ecc_uncorrected_errors": "uncorrected memory errors", "nvlink_errors": "NVLink recoveries"}
     errors = [f"{readings[name]} {words}" for name, words in counted.items() if readings.get(name)]
     return f"**The run met {listed(errors)}.**" if errors else None
-
-
-EXPLAINED = 0.1  # of the peak: what may stay unexplained
-HOST_BOUND = 0.25  # of a profiled step: gaps between kernels take 1 to 12 % of steps whose host keeps up
-
-
-def host_bound(profile: pd.DataFrame, names: Mapping[str, str] = STRATEGY_NAMES) -> list[str]:
-    """Return a sentence part per profiled strategy whose GPU waits for its host: "rank 0's GPU idles 83 of 185 ms".
-
-    Takes a table that carries the fact `idlest` of `labkit.tables.profile.profile`; of others, and of small runs, there
-    is nothing to say.
-    """
-    idlest = [] if fact_or(profile, "small", False) else fact_or(profile, "idlest", [])
-    return [
-        f"rank {rank}'s GPU idles {idle_ms:.0f} of {window_ms:.0f} ms ({names.get(strategy, strategy)}, {ranks} ranks)"
-        for strategy, ranks, rank, idle_ms, window_ms in idlest
-        if idle_ms > HOST_BOUND * window_ms
-    ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-GB, GIB, MIB = 1e9, 2**30, 2**20
+from labkit.theory.sizes import GIB, MIB
+
 NONE = "no value"
 
 
@@ -17,6 +18,11 @@ def number(value: float, digits: int = 3) -> str:
         round(value, _places(value, digits)) + 0.0
     )  # no minus zero; before counting places: 9.996 becomes 10.0, which has one place fewer
     return f"{rounded:,.{_places(rounded, digits)}f}".replace(",", " ")
+
+
+def trimmed(text: str) -> str:
+    """Return a number's text without the zeros that its last places may be: 3, not 3.00."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def count(value: float) -> str:
@@ -49,6 +55,12 @@ def size(value_bytes: float) -> str:
     if abs(value_bytes) < 1000 and value_bytes == int(value_bytes):
         return f"{count(value_bytes)} byte{'' if abs(value_bytes) == 1 else 's'}"
     return _scaled(value_bytes, [(GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"), (1, "bytes")])
+
+
+def exact_size(value_bytes: float) -> str:
+    """Return a size as short as it is exact: 4 KiB, not 4.00 KiB."""
+    value, unit = size(value_bytes).rsplit(" ", 1)
+    return f"{trimmed(value)} {unit}"
 
 
 def rate(gb_per_s: float) -> str:

@@ -8,7 +8,8 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import of_run
-from labkit.theory.alpha_beta import GB, fit
+from labkit.theory.alpha_beta import fit
+from labkit.theory.sizes import GB, MIB
 from labkit.theory.traffic import Sent, through_a_link
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def fits(run: Run) -> pd.DataFrame:
         if len(rows) > 1:
             line = fit(rows["link_bytes"], rows["median_us"] / 1e6)
             lines.append(
-                (collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, line.knee_bytes / 2**20)
+                (collective, ranks, 1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, line.knee_bytes / MIB)
             )
     columns = ["collective", "ranks", "alpha_us", "beta_gb_per_s", "residual", "knee_mib"]
     return of_run(pd.DataFrame(lines, columns=columns), run)

@@ -9,12 +9,12 @@ import pandas as pd
 
 from labkit.provenance import of_run
 from labkit.theory.memory import ITEMS
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import traffic
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-MIB = 2**20
 BY = ["strategy", "batch"]
 
 
@@ -25,7 +25,7 @@ def memory(run: Run, by: list[str], predict: Callable) -> pd.DataFrame:
     peak is NaN, and `counted_error` alone checks the prediction: the largest relative difference between predicted
     parameters, states and activations and those that were counted in the rank's tensors.
     """
-    rows = run.entries("memory").reindex(columns=[*dict.fromkeys([*run.rows, "peak_mib", "reserved_mib"])])
+    rows = run.entries("memory", ["peak_mib", "reserved_mib"])
     parts = []
     for setting, group in rows.groupby(by, sort=False):
         measured = group["peak_mib"].notna().any()
@@ -97,7 +97,7 @@ def equality(run: Run) -> pd.DataFrame:
     `loss_error` and `update_error` are relative; both are less than ROUNDING where a strategy is `equal`. A run without
     the variant "right" has no rows.
     """
-    rows = run.entries("trial").reindex(columns=["variant", "strategy", *ERRORS])
+    rows = run.entries("trial", ["variant", "strategy", *ERRORS])
     table = rows[rows["variant"] == "right"].groupby("strategy", sort=False)[ERRORS].max().reset_index()
     table["equal"] = (table[ERRORS] < ROUNDING).all(axis=1)
     return of_run(table, run)

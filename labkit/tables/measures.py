@@ -59,6 +59,9 @@ class Measured:
         return replace(self, value=value, low=low, high=high, limit=math.nan if limit is None else float(limit))
 
 
+Shown = Callable[["Run"], Measured | None]  # how a run shows a figure; None where it does not
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measure:
     """One figure of a lesson: how a run shows it, what is to be reached, and what it depends on.
@@ -75,7 +78,7 @@ class Measure:
     name: str
     unit: str
     plan: str
-    measured: Callable[[Run], Measured | None]
+    measured: Shown
     better: str = HIGHER
     comparison: str = ""
     goal: float = math.nan
@@ -120,6 +123,16 @@ def figure(run: Run, value: float, spread: float = 0.0) -> Measured:
     return Measured(float(value), value - reach, value + reach, 1, workers(run))
 
 
+def misjudged(symptoms: Callable[[Run], pd.DataFrame], caught: Callable[[pd.DataFrame], pd.Series]) -> Shown:
+    """Return how a Trial gives the number of wrong variants that are not caught and of right ones that are accused."""
+
+    def measured(run: Run) -> Measured:
+        table = symptoms(run)
+        return figure(run, float((caught(table) != (table["variant"] != "right")).sum()))
+
+    return measured
+
+
 @cache
 def measures_of(lab: str) -> tuple[Measure, ...]:
     """Return the measures of the lesson of this name, such as "broadcast"; none where it declares none."""
@@ -131,7 +144,7 @@ def measures_of(lab: str) -> tuple[Measure, ...]:
         return tuple(_declared(row, figures[row.pop("figure")]) for row in csv.DictReader(lines))
 
 
-def _declared(row: dict[str, str], measured: Callable[[Run], Measured | None]) -> Measure:
+def _declared(row: dict[str, str], measured: Shown) -> Measure:
     """Return the measure of a row: `goal` is as "≤ 1.05", `needs` as "1 GPU", "exactly 4 GPUs" or "2 nodes"."""
     comparison, _, goal = row.pop("goal").rpartition(" ")
     if (needs := _NEEDS.fullmatch(row.pop("needs"))) is None:

@@ -34,7 +34,7 @@ def profile(run: Run) -> pd.DataFrame:
     the window; a kernel of NCCL that waits for the other ranks' counts with its waiting. Fact: `idlest`, per row the
     rank whose GPU idles for the largest share of its window, as (strategy, ranks, rank, idle_ms, window_ms).
     """
-    rows = rows_of(run, "profile", ["strategy", "ranks", "rank", *PARTS, *KERNELS])
+    rows = run.entries("profile", ["strategy", "ranks", "rank", *PARTS, *KERNELS])
     table = rows.groupby(["strategy", "ranks"], sort=False)[[*PARTS, *KERNELS]].mean().reset_index()
     for part in ("compute", "exposed", "idle"):
         table[f"{part}_share"] = table[f"{part}_ms"] / table["window_ms"]
@@ -57,7 +57,7 @@ def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:
     ValueError, naming what was traced, where the strategy was not.
     """
     spans = run.spans.reindex(columns=list(dict.fromkeys([*run.spans, "strategy", "ranks", "collective"])))
-    timeline = _fitting(spans, setting | {"strategy": strategy})
+    timeline = at_setting(spans, setting | {"strategy": strategy})
     if timeline.empty:
         raise ValueError(f"{strategy} was not traced; traced were {sorted(spans['strategy'].dropna().unique())}")
     timeline = timeline[timeline["ranks"] == timeline["ranks"].max()]
@@ -71,14 +71,8 @@ def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:
     )
 
 
-def rows_of(run: Run, entry: str, columns: list[str], **setting: Any) -> pd.DataFrame:
-    """Return the rows of one kind at `setting`; without any, still with these columns."""
-    rows = run.rows
-    rows = rows.reindex(columns=list(dict.fromkeys([*rows, "entry", *columns])))
-    return _fitting(rows, setting | {"entry": entry})
-
-
-def _fitting(rows: pd.DataFrame, setting: dict[str, Any]) -> pd.DataFrame:
+def at_setting(rows: pd.DataFrame, setting: dict[str, Any]) -> pd.DataFrame:
+    """Return the rows whose knobs have these values."""
     for knob, value in setting.items():
         rows = rows[rows[knob] == value]
     return rows

@@ -26,7 +26,7 @@ def rates(run: Run, by: list[str], *, per_sample: int = 1, unit: str = "samples"
     rate = f"{unit}_per_s"
     table[rate] = 1e3 * per_sample * table["batch"] / table["step_ms"]
     table[f"spread_{rate}"] = table[rate] * table["spread_step_ms"] / table["step_ms"]
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "step_ms", "iteration"])])
+    rows = run.rows_with(["step_ms", "iteration"])
     rows = rows[~rows["warm_up"].astype(bool) & rows["step_ms"].notna()]
     steps = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)["step_ms"].max().reset_index()
     steps[rate] = 1e3 * per_sample * steps["batch"] / steps["step_ms"]

@@ -8,12 +8,11 @@ import pandas as pd
 
 from labkit.provenance import made_from
 from labkit.theory import resnet as shapes
-from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import TRAINING
 from labkit.theory.shapes import configuration
+from labkit.theory.sizes import GB, MB
 from labkit.theory.traffic import Sent, through_a_link
 
-_MB = 1e6
 _RESNET = configuration("resnet18-cifar")
 PARAMETERS = shapes.resnet(_RESNET["width"], _RESNET["blocks"], _RESNET["num_labels"]).parameters
 
@@ -27,7 +26,7 @@ def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
     """
     keep = ["batch_per_gpu", "gpus", "communication_seconds", "bandwidth_gb_per_second"]
     table = resnet[keep].copy()
-    table["product_mb"] = table["bandwidth_gb_per_second"] * GB / _MB * table["communication_seconds"]
+    table["product_mb"] = table["bandwidth_gb_per_second"] * GB / MB * table["communication_seconds"]
     table["steps"] = [math.ceil(TRAINING / (row.batch_per_gpu * row.gpus)) for row in table.itertuples()]
     moved = [
         through_a_link([Sent("all-reduce", 1, 4 * PARAMETERS)], row.gpus) * row.steps for row in table.itertuples()

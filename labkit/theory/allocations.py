@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labkit.repository import CODE, NOTEBOOKS
+from labkit.theory.sizes import MIB
 
-MIB = 2**20
 _KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
 KINDS = ("base", *_KEPT.values(), "temporary")
 _RESERVE = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-GB = 1e9
+from labkit.theory.sizes import GB
 
 
 @dataclass(frozen=True)

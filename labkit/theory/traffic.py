@@ -6,8 +6,9 @@ import math
 from typing import NamedTuple
 
 from labkit.theory.shapes import Model, Shape, shard
+from labkit.theory.sizes import MIB
 
-FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes: DistributedDataParallel's defaults
+FIRST_BUCKET, BUCKET = MIB, 25 * MIB  # bytes: DistributedDataParallel's defaults
 
 
 class Sent(NamedTuple):

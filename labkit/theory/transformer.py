@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from labkit.engine.errors import PlanError
-from labkit.engine.plan import Plan
 from labkit.theory.shapes import Model, configuration
 
 NAMES = ("small", "medium", "large", "xl", "2.7b")
@@ -67,36 +63,3 @@ def activations(
     else:
         rest = 2 * (layers * (10 * hidden + 4 * inner) + hidden + (vocabulary if gpu else 0))
     return tokens * (norms + rest + 4 * vocabulary + statistics)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerPlan(Plan):
-    """The course's transformer, XL unless told otherwise, with a batch of its own on each rank."""
-
-    least: ClassVar[int] = 2
-    SMALL: ClassVar[dict[str, Any]] = {"hidden": 64, "inner": 256, "layers": 3, "heads": 4, "warm_ups": 1} | {
-        "vocabulary": SMALL_VOCABULARY,
-        "sequence": SMALL_SEQUENCE,
-    }
-    FEW: ClassVar[int | None] = 2
-
-    hidden: int = CONFIGURATIONS["xl"]["d_model"]
-    inner: int = CONFIGURATIONS["xl"]["d_ff"]
-    layers: int = CONFIGURATIONS["xl"]["num_layers"]
-    heads: int = CONFIGURATIONS["xl"]["num_heads"]
-    vocabulary: int = VOCABULARY
-    sequence: int = 128
-    samples: int = 2  # a rank and step
-    warm_ups: int = 2
-    repeats: int = 5
-
-    def validate(self) -> None:
-        if self.hidden % (2 * self.heads):
-            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads} of an even width")
-        if min(self.samples, self.warm_ups, self.repeats) < 1:
-            raise PlanError(f"samples={self.samples}, warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1")
-
-    @property
-    def model(self) -> Model:
-        """The model as its parameters' shapes."""
-        return transformer(self.hidden, self.inner, self.layers, self.vocabulary)

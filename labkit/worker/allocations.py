@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from labkit.repository import CODE
-from labkit.theory.allocations import MIB, fragments, largest, timeline
+from labkit.theory.allocations import fragments, largest, timeline
+from labkit.theory.sizes import MIB
 
 _MOST_EVENTS = 1_000_000  # allocations, releases and reservations that the history holds; the oldest go first
 _OWN = tuple(f"{folder}/" for folder in CODE)

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.engine.worker import Worker
+from labkit.theory.sizes import MIB
 from labkit.worker.strategies import local_tensor
 from labkit.worker.trainer import Batch, Trainer
 
@@ -72,9 +73,6 @@ class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
     @property
     def bytes(self) -> int:
         return sum(self.storages.values())
-
-
-MIB = 2**20
 
 
 def record_ledgers(worker: Worker, trainer: Trainer, micro_batches: list[Batch]) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from labkit.theory.transformer import TransformerPlan
+from labkit.plans import TransformerPlan
 
 ROTARY_BASE = 10_000.0  # of the rotations' wavelengths (Su and others, "RoFormer", 2021)
 

@@ -12,7 +12,6 @@ from lessons.broadcast.plan import WHOLE, Sweep
 from lessons.start.plan import WAYS, Hello, LaunchCost
 from lessons.topology.plan import Copies
 
-GIB = 2**30
 CPU = Node((), "AMD EPYC 7B13", 2, ((0, "0-1"),), 8.0, None, None, {"python": "3.11.9"}, "", "2026-11-21")
 
 # 4 GiB to four H200s, in seconds, as facts.md beside the blueprint gives them; the rest is made to fit.

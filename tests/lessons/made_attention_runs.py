@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from made import CPU, gpu_node, write_run
 
+from labkit.theory.sizes import MIB
 from lessons.attention.plan import Errors, Plain, Race
 from lessons.attention.tables.speed import WIDTH
 from lessons.attention.theory import MOMENTS, moment_bytes
 
-MIB, NO_MEMORY = 2**20, {"status": "out of memory"}
+NO_MEMORY = {"status": "out of memory"}
 PER_PAIR = {"plain": 2e-7, "tiled": 9e-7, "flash": 2e-8, "sdpa_flash": 3e-8, "sdpa_cudnn": 1.5e-8}  # ms
 PER_PAIR |= {"hopper_forward": 1.9e-8, "hopper": 1.4e-8, "hopper_exact": 1.6e-8}
 LAUNCH_MS = {"flash": 0.3, "sdpa_flash": 0.1}

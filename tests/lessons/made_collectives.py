@@ -3,10 +3,10 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.engine.run import Run
+from labkit.theory.sizes import KIB
 from lessons.collectives.plan import NcclTests, Ring, Sweep
 from lessons.collectives.theory import bus_gb_per_s, collective_seconds, sent_elements
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
 LINES = {"nccl": (5e-6, 380.0), "gloo": (60e-6, 2.0)}  # a hop in collective_seconds, the bus bandwidth in GB/s
 CLOCKED = {"in flight": 1.0, "one call": 3.0, "captured": 0.5}  # times a call's latency
 SIZES_KIB = (1, 16, 256, 4096, 65536, 1048576)

@@ -2,7 +2,7 @@
 
 from made import CPU, gpu_node, write_run
 
-from labkit.tables.ledgers import MIB
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import traffic
 from lessons.ddp_fsdp.plan import Knobs, Strategies, Zero
 from lessons.ddp_fsdp.tables import forecast

@@ -2,9 +2,10 @@
 
 from made import CPU, gpu_node, write_run
 
+from labkit.theory.sizes import MIB
 from labkit.theory.transformer import activations
 from lessons.optimizer_sharding.plan import Memory, Steps
-from lessons.optimizer_sharding.tables import MIB, sizes
+from lessons.optimizer_sharding.tables import sizes
 from lessons.optimizer_sharding.theory import MOMENTS, ledger
 
 # step, update, local: ms of each way

@@ -5,7 +5,6 @@ from made import gpu_node, write_run
 from labkit.theory.traffic import traffic
 from lessons.sharding.tables.training import forecast
 
-MIB = 2**20
 NO_MEMORY = {"status": "out of memory"}
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from labkit import replay
 from labkit.provenance import of_source
-from labkit.story.conditions import host_bound
+from labkit.story.profile import host_bound
 from lessons import sharding
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.theory.allocations import KINDS, MIB, fragments, timeline
+from labkit.theory.allocations import KINDS, fragments, timeline
+from labkit.theory.sizes import MIB
 
 PHASES = [("forward", 0.0, 100.0), ("backward", 110.0, 200.0), ("optimizer", 210.0, 300.0)]
 

@@ -1,7 +1,8 @@
 """The largest allocations: by size, phase and line of the workbook's own code."""
 
 from labkit.repository import REPOSITORY
-from labkit.theory.allocations import MIB, largest
+from labkit.theory.allocations import largest
+from labkit.theory.sizes import MIB
 
 MODEL = str(REPOSITORY / "labkit" / "worker" / "transformer.py")
 PHASES = [("forward", 0.0, 100.0), ("backward", 110.0, 200.0)]

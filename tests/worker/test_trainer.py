@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labkit.theory.training import TRAINING_PRECISIONS
+from labkit.plans import TRAINING_PRECISIONS
 from labkit.worker.bert import Bert, samples
 from labkit.worker.counting import CollectiveCounter, SavedTensors
 from labkit.worker.trainer import MasterAdamW, Trainer, adamw, batches

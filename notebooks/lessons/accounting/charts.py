@@ -16,6 +16,7 @@ from labkit.charts.parts import BAR, bars, beside, guess_line, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
+from labkit.theory.sizes import GB, GIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,7 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
     rows(ax, ["the model", *labels["reading"]])
     ax.grid(False)
     end = held_bars(ax, [0], dict(zip(parts["kind"], parts["gb"], strict=True)))
-    states = fact(labels, "total_bytes") / units.GB
+    states = fact(labels, "total_bytes") / GB
     ax.axvline(states, color=canvas.THEORY, lw=1.2, ls=_DASHES, label="without activations")
     for lane, row in enumerate(labels.itertuples(), 1):
         for place in range(row.devices):
@@ -46,7 +47,7 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
         ax.plot(value * labels["gb"].iloc[0], 1, "D", color=canvas.PREDICTED, zorder=4, label="your prediction")
     ax.set_xlim(0, 1.14 * end)
     ax.set_xlabel("GB (10⁹ bytes)")
-    ratio = units.GIB / units.GB
+    ratio = GIB / GB
     above = ax.secondary_xaxis("top", functions=(_divided_by(ratio), _divided_by(1 / ratio)))
     above.set_xlabel("GiB (2³⁰ bytes)")
     ax.set_title(f"{units.number(fact(parts, 'parameters') / 1e9)} billion parameters, on H100s of 80 GB", loc="left")
@@ -83,7 +84,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
                 fontsize=9,
                 color=ink_like(color),
             )
-    for unit, at in (("GB", size), ("GiB", size * units.GIB / units.GB)):
+    for unit, at in (("GB", size), ("GiB", size * GIB / GB)):
         ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else _DASHES, lw=1.2, label=f"{size} {unit}")
     if published is not None:
         ax.axvline(published, color=canvas.PUBLISHED, ls=":", lw=1.6, label=f"published: more than {published:g}")

@@ -17,6 +17,7 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
+from labkit.theory.sizes import GB
 from lessons.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
 from lessons.accounting.theory import (
     COURSE_MESH,
@@ -205,7 +206,7 @@ def accounts(names: Iterable[str]) -> pd.DataFrame:
     """Return a row per account, by letter: GB by kind, devices of 80 GB for their sum, tokens of a batch to run."""
     rows = [ACCOUNTS[name]() for name in names]
     table = pd.DataFrame(rows, index=list(ascii_uppercase[: len(rows)]))
-    table[list(KINDS)] = table[list(KINDS)] / units.GB
+    table[list(KINDS)] = table[list(KINDS)] / GB
     return table.rename(columns={kind: f"{kind}_gb" for kind in KINDS}).round(1)
 
 
@@ -226,7 +227,7 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
     if room < total:
         enough = account["devices"] * bytes_of(LABEL_GB, "GiB") >= total
         if_gib = "; they would do if the label meant GiB" if enough else ""
-        sizes = [f"{units.number(size / units.GB, 4)} GB" for size in (room, total)]
+        sizes = [f"{units.number(size / GB, 4)} GB" for size in (room, total)]
         faults["devices"] = f"{account['devices']} devices hold {sizes[0]} of its own {sizes[1]}{if_gib}"
     block = times(COURSE_MESH, XXL, account["tokens"])
     math_s, sent_s = block.math_s, block.fsdp_s + block.tensor_s

@@ -10,6 +10,7 @@ from labkit.charts import canvas, ledgers, svg
 from labkit.charts.knobs import region, with_keys
 from labkit.charts.svg import WIDTH
 from labkit.story import units
+from labkit.theory.sizes import GB
 from lessons.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def picture(model: Model, mesh: Mesh, tokens: int, device_gb: float) -> str:
     `tokens` are those of all devices; a device's memory is `device_gb`, and the bar is cut at twice that.
     """
     each = held(model, -(-tokens // mesh.fsdp), mesh.fsdp, mesh.tensor, mesh.activation_bytes)
-    sizes = {kind: float(size) / units.GB for kind, size in each.items()}
+    sizes = {kind: float(size) / GB for kind, size in each.items()}
     fits, bound = _fits(model, sizes, device_gb), _bound(model, mesh, tokens)
     parts = [*_bar(sizes, device_gb), *_axes(), *_curves(model, mesh), *_crossings(model, mesh), *_batch(tokens)]
     described = "what a device holds, by kind, above the times of one block's forward, by batch"

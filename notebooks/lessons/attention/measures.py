@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, figure, ratio
+from labkit.tables.measures import Measured, Shown, figure, ratio
 from lessons.attention.plan import Race
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import flops
@@ -46,7 +45,7 @@ def _launched(run: Run, implementation: str, head_dim: int, sequence: int = _SEQ
     return Measured(row["ms"], row["low_ms"], row["high_ms"], int(row["repeats"]), setting)
 
 
-def _tflops(implementation: str, head_dim: int) -> Callable[[Run], Measured | None]:
+def _tflops(implementation: str, head_dim: int) -> Shown:
     """Return how a run gives a kernel's rate."""
 
     def measured(run: Run) -> Measured | None:
@@ -58,7 +57,7 @@ def _tflops(implementation: str, head_dim: int) -> Callable[[Run], Measured | No
     return measured
 
 
-def _over_rival(clock: str) -> Callable[[Run], Measured | None]:
+def _over_rival(clock: str) -> Shown:
     """Return how a run gives our time over that of torch's kernel, where it is the longest: for Hopper, where raced."""
 
     def measured(run: Run) -> Measured | None:
@@ -90,7 +89,7 @@ def _phases_at_the_longest(run: Run) -> Measured | None:
     return figure(run, table[table["sequence"] == _LONGEST]["ms"].notna().sum())
 
 
-def _largest_error(precision: str) -> Callable[[Run], Measured | None]:
+def _largest_error(precision: str) -> Shown:
     """Return how a run gives the largest error of our FlashAttention in a precision, in thousandths."""
 
     def measured(run: Run) -> Measured:

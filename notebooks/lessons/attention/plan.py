@@ -41,10 +41,8 @@ class Attention(Plan):
     repeat_ms: int = 40  # how long a point's phase is repeated for
 
     def validate(self) -> None:
-        for name in self.implementations:
-            self.require("implementation", name, IMPLEMENTATIONS)
-        for name in self.precisions:
-            self.require("precision", name, PRECISIONS)
+        self.require_each("implementation", self.implementations, IMPLEMENTATIONS)
+        self.require_each("precision", self.precisions, PRECISIONS)
         for width in self.head_dims:
             if not 1 <= width <= 128:
                 raise PlanError(f"head_dim={width}: the kernels take 1 to 128")
@@ -200,8 +198,7 @@ class Trial(Attention):
 
     def validate(self) -> None:
         super().validate()
-        for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
+        self.require_each("variant", self.variants, VARIANTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:

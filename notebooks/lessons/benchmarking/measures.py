@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, on_one, repeats
+from labkit.tables.measures import Measured, Shown, figure, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
@@ -19,7 +18,7 @@ def card_plans() -> list[Products]:
     return [Products.full() if Products.on_gpus() else Products.small(gpus=2, warm_ups=2, repeats=7)]
 
 
-def _product(precision: str) -> Callable[[Run], Measured | None]:
+def _product(precision: str) -> Shown:
     """Return how a run gives the rate of the GPU that multiplies most slowly while all GPUs multiply."""
 
     def measured(run: Run) -> Measured | None:

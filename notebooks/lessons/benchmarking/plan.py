@@ -123,8 +123,7 @@ class Products(Benchmark):
     repeats: int = 15
 
     def validate(self) -> None:
-        for precision in self.precisions:
-            self.require("precision", precision, PRODUCTS)
+        self.require_each("precision", self.precisions, PRODUCTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for precision in self.precisions:

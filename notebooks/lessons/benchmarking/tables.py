@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from labkit.engine.run import half_spread
 from labkit.node import limits
 from labkit.provenance import fact, of_run
 from labkit.tables.rates import PEAK
@@ -80,7 +81,8 @@ def iterations(run: Run, phase: str = "forward") -> pd.DataFrame:
 
     `times_later`: an iteration over the median of those after all warm-ups. Of several seeds the first.
     """
-    rows = run.entries("phase").reindex(columns=[*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"])
+    columns = [*SETTING, "seed", "iteration", "warm_up", "ms", "sm_mhz"]
+    rows = run.entries("phase", columns)[columns]
     rows = rows[(rows["precision"] == "float32") & (rows["mode"] == "eager") & (rows["phase"] == phase)]
     rows = rows[rows["seed"] == rows["seed"].min()].drop(columns=["seed", "precision", "mode", "phase"])
     later = rows[~rows["warm_up"].astype(bool)].groupby("model")["ms"].median()
@@ -99,8 +101,7 @@ def warm_ups(run: Run) -> pd.DataFrame:
         all_ms = table[table["model"] == NAMES[0]].sort_values("iteration")["ms"]
         for dropped in WARM_UPS:
             ms = all_ms.iloc[dropped:]
-            half = (ms.quantile(0.75) - ms.quantile(0.25)) / 2
-            stretches.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half, len(ms)))
+            stretches.append((phase, dropped, ms.mean(), ms.std(), ms.median(), half_spread(ms), len(ms)))
     columns = ["phase", "warm_ups", "mean_ms", "std_ms", "median_ms", "spread_ms", "count"]
     return of_run(pd.DataFrame(stretches, columns=columns), run)
 
@@ -132,8 +133,10 @@ def launches(run: Run) -> pd.DataFrame:
     factor = np.interp(np.log(eager["kernels"]), np.log(factors.index), factors)
     eager = eager.assign(host_ms=eager["kernels"] * eager["launch_us"] * factor / 1e3)
     by_shape = eager.groupby(_SHAPE, sort=False)
-    half = (by_shape["ms"].quantile(0.75) - by_shape["ms"].quantile(0.25)) / 2
-    table = table.assign(eager_ms=by_shape["ms"].median(), spread_ms=half, launch_us=by_shape["launch_us"].median())
+    eager_ms = by_shape["ms"]
+    table = table.assign(
+        eager_ms=eager_ms.median(), spread_ms=half_spread(eager_ms), launch_us=by_shape["launch_us"].median()
+    )
     table["gpu_ms"] = timed[timed["mode"] == "graph"].groupby(_SHAPE)["ms"].median().reindex(table.index)
     table["gpu_us"] = 1e3 * table["gpu_ms"] / table["kernels"]
     table["host_ms"] = by_shape["host_ms"].median()
@@ -195,7 +198,7 @@ def kernels(run: Run) -> pd.DataFrame:
 
 def families(run: Run) -> pd.DataFrame:
     """Return one row per model, precision, phase and family of kernels: its share of the time of all kernels."""
-    rows = run.entries("kernel").reindex(columns=[*_PROFILED, "family", "total_us"])
+    rows = run.entries("kernel", [*_PROFILED, "family", "total_us"])
     table = rows.groupby([*_PROFILED, "family"], sort=False)["total_us"].sum().reset_index()
     table["share"] = table["total_us"] / table.groupby(_PROFILED)["total_us"].transform("sum")
     return of_run(_sorted(table.drop(columns="total_us")), run)
@@ -290,7 +293,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.put_on_trial`)."""
     seen = ["reported_ms", "true_ms", "first_times", "in_flight", "steps_before"]
     columns = ["variant", *seen, "loss_apart", "gradient_times", "batches_inside"]
-    return of_run(run.entries("trial").reindex(columns=columns).reset_index(drop=True), run)
+    return of_run(run.entries("trial", columns)[columns].reset_index(drop=True), run)
 
 
 def wrong_by_rows(row: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.node import limits
 from labkit.tables.claims import Figures, undecided
 from labkit.tables.published import published
-from labkit.theory.alpha_beta import GB
+from labkit.theory.sizes import GB
 from lessons.beyond_the_node.tables import published_scaling
 from lessons.beyond_the_node.theory import BITS, least_node_bytes, link_needed
 

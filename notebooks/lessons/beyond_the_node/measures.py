@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure
+from labkit.tables.measures import Measured, Shown, figure
 from lessons.beyond_the_node.tables import exchanges, levels_gain, strategies, two_lines
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-    Shown = Callable[[Run], Measured | None]
 
 
 def _off_rate(link_mbit: int) -> Shown:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.transformer import SIZES, TransformerPlan
+from labkit.plans import TransformerPlan
+from labkit.theory.transformer import SIZES
 
 PLACES = ("inside", "between", "flat", "hierarchical")
 STRATEGIES = ("alone", "ddp", "fsdp", "hsdp")
@@ -123,8 +124,7 @@ class Strategies(Training):
     buckets_mb: tuple[float, ...] = (1, 100)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for strategy in self.strategies:
-            self.require("strategy", strategy, STRATEGIES)
+        self.require_each("strategy", self.strategies, STRATEGIES)
         if "alone" in self.strategies:
             for count in self.accumulation:
                 yield self.setting("alone", UNSHAPED, count)

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from labkit.provenance import made_from, of_run, of_source
-from labkit.theory.alpha_beta import GB, fit
+from labkit.theory.alpha_beta import fit
 from labkit.theory.shapes import elements
+from labkit.theory.sizes import GB, MIB
 from lessons.beyond_the_node.theory import (
     BITS,
     GATHERS,
@@ -32,7 +33,6 @@ from lessons.beyond_the_node.theory import (
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_MIB = 2**20
 _MESSAGE = ["place", "link_mbit", "kib"]
 _STEP = ["strategy", "link_mbit", "accumulation", "bucket_mb"]
 _BACKWARD = 2 / 3  # of a micro-batch's computing
@@ -135,14 +135,14 @@ def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
     nodes, per_node = _mesh(run)
     table = run.medians(_STEP, "step_ms").merge(_counted(run, _STEP), on=_STEP, how="left")
     gradient_bytes = float(run.rows["gradient_bytes"].max())
-    table["gradient_mib"] = gradient_bytes / _MIB
-    table["link_mib"] = table.pop("counted_bytes") / _MIB
+    table["gradient_mib"] = gradient_bytes / MIB
+    table["link_mib"] = table.pop("counted_bytes") / MIB
     settings = zip(table["strategy"], table["accumulation"], strict=True)
     expected = [
         step_link_bytes(name, gradient_bytes, nodes, per_node, count, **fsdp_passes(run.plan))
         for name, count in settings
     ]
-    table["expected_link_mib"] = [size / _MIB for size in expected]
+    table["expected_link_mib"] = [size / MIB for size in expected]
     usual = table.loc[table["strategy"] == "ddp", "bucket_mb"].head(1)
     table["plain"] = (table["accumulation"] == 1) & table["bucket_mb"].isin([0.0, *usual])
     alone = table[table["strategy"] == "alone"].set_index("accumulation")
@@ -190,7 +190,7 @@ def local_steps(run: Run) -> pd.DataFrame:
     """Return one row per training and step: every, step, loss (mean of ranks and seeds), link_mib sent by a node."""
     rows = run.rows.groupby(["every", "iteration"], sort=False)
     table = rows.agg(loss=("loss", "mean"), sent=("sent_bytes", "max")).reset_index()
-    table["link_mib"] = table.pop("sent") / _MIB
+    table["link_mib"] = table.pop("sent") / MIB
     return of_run(table.rename(columns={"iteration": "step"}), run)
 
 
@@ -208,10 +208,10 @@ def exchanges(run: Run) -> pd.DataFrame:
     spread = (per_seed.max() - per_seed.min()) / 2
     losses = pd.DataFrame({"final_loss": per_seed.mean(), "spread_final_loss": spread, "seeds": per_seed.count()})
     table = losses.join(last).reset_index()
-    table["link_mib"] = table.pop("sent") / _MIB
+    table["link_mib"] = table.pop("sent") / MIB
     whole = 4 * run.plan.model.parameters
     sizes = [step_link_bytes("local", whole, nodes, per_node, every=int(every)) for every in table["every"]]
-    table["expected_link_mib"] = [run.plan.steps * size / _MIB for size in sizes]
+    table["expected_link_mib"] = [run.plan.steps * size / MIB for size in sizes]
     most = table.loc[table["every"] == 1, "link_mib"]
     table["times_less"] = (most.iloc[0] if len(most) else math.nan) / table["link_mib"]
     return of_run(table, run)
@@ -268,7 +268,7 @@ def link_traffic(
         for strategy in ("fsdp", "ddp", "hsdp", "local")
         for count in accumulation
     }
-    rows = [(*setting, size / _MIB, size / whole) for setting, size in sizes.items()]
+    rows = [(*setting, size / MIB, size / whole) for setting, size in sizes.items()]
     table = pd.DataFrame(rows, columns=["strategy", "accumulation", "link_mib", "times_ddp"])
     return of_source(table, "theory: bytes counted", nodes=nodes, per_node=per_node, every=every)
 

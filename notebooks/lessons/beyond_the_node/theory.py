@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from labkit.theory.alpha_beta import GB
 from labkit.theory.alpha_beta import Link as Link
+from labkit.theory.sizes import GB
 
 
 def link_bytes(method: str, whole_bytes: float, nodes: int, per_node: int) -> float:

@@ -11,6 +11,7 @@ from labkit.charts import canvas
 from labkit.charts.parts import Layer, beside, guess_line, own_scales, panels, rows, run_panels, swatches
 from labkit.provenance import fact, run_name, sources
 from labkit.story import units
+from labkit.theory.sizes import MIB
 from lessons.broadcast.theory import NAMES
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _title(layers: list[Layer]) -> str:
     table = layers[-1].table
     name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
     ends = "CPU processes" if fact(table, "small") else "GPUs"
-    mib = fact(table, "bytes") / 2**20
+    mib = fact(table, "bytes") / MIB
     size = f"{mib / 1024:g} GiB" if mib >= 1024 else f"{mib:g} MiB"
     return f"{name}: {size} to {fact(table, 'ranks')} {ends}"
 

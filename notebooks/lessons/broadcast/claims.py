@@ -10,6 +10,7 @@ from labkit.node import limits
 from labkit.provenance import fact
 from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published, report_names
+from labkit.theory.sizes import GIB
 from lessons.broadcast.tables import REPORTED, ablation, ladder, methods
 
 RECORDED = "h200x4/broadcast/sweep"
@@ -47,7 +48,7 @@ def _sizes(report: str) -> str:
     rows = table[table["report"] == report_names()[report]]
     sizes = 4 * middle / rows["copy_gb_per_s"]  # the rate of one copy grows with the size that one assumes
     pinned = rows["nearest_memory"] == "pinned"
-    through_link = 1e9 * (_H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / 2**30
+    through_link = 1e9 * (_H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / GIB
     return f"{sizes[pinned].max():.1f} to {min(sizes[~pinned].min(), through_link):.1f} GiB"
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, ratio, repeats, workers
+from labkit.tables.measures import Measured, Shown, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import least_seconds
@@ -23,7 +22,7 @@ def card_plans() -> list[Sweep]:
     return [Sweep.full(memories=("pinned",), **chosen) if Sweep.on_gpus() else Sweep.small(**chosen)]
 
 
-def _rate(method: str) -> Callable[[Run], Measured | None]:
+def _rate(method: str) -> Shown:
     """Return how a run gives what each GPU receives per second."""
 
     def measured(run: Run) -> Measured | None:
@@ -40,7 +39,7 @@ def _rate(method: str) -> Callable[[Run], Measured | None]:
     return measured
 
 
-def _times_as_long(method: str, other: str) -> Callable[[Run], Measured | None]:
+def _times_as_long(method: str, other: str) -> Shown:
     """Return how a run gives a method's time divided by another's, both pinned, each with its best chunk count."""
     return lambda run: ratio(_seconds(run, method), _seconds(run, other))
 

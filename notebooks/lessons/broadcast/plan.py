@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.theory.sizes import MIB
 
 WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
 CHUNKED = ("pipelined", "scatter_all_gather")
@@ -34,7 +35,7 @@ class Tensor(Plan):
     @property
     def elements(self) -> int:
         """float32 values in the tensor."""
-        return self.mib * 2**20 // 4
+        return self.mib * MIB // 4
 
     def validate(self) -> None:
         if self.gpus < 2:
@@ -90,8 +91,7 @@ class Sweep(Tensor):
 
     def validate(self) -> None:
         super().validate()
-        for method in self.methods:
-            self.require("method", method, METHODS)
+        self.require_each("method", self.methods, METHODS)
         for memory in self.memories:
             self.require_memory(memory)
         for chunks in self.chunks:
@@ -128,8 +128,8 @@ class Trial(Tensor):
         super().validate()
         self.require_memory(self.memory)
         self.require_chunks(self.chunks)
-        for function in self.functions:
-            self.require("function's home", function.partition(".")[0], ("methods", "bugs", "answers"))
+        homes = [function.partition(".")[0] for function in self.functions]
+        self.require_each("function's home", homes, ("methods", "bugs", "answers"))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for function in self.functions:

@@ -13,6 +13,7 @@ from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on, shade
 from labkit.provenance import fact, sources
 from labkit.story import units
+from labkit.theory.sizes import GIB, KIB, MB
 from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, START, Step, bus_factor, hops
 
 if TYPE_CHECKING:
@@ -27,14 +28,7 @@ _MARKERS = {"nccl": "o", "gloo": "s"}
 _DASHES = (0, (4, 2))
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
 _OTHER_CLOCKS = {"one call": ("^", "one call, waited for"), "captured": ("D", "replayed from a CUDA graph")}
-_SMALLEST, _LARGEST = 2**10, 2**30  # bytes that the reader predicts
-_MB = 1e6
-
-
-def _size(size_bytes: float) -> str:
-    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
-    number, unit = units.size(size_bytes).rsplit(" ", 1)
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+_SMALLEST, _LARGEST = KIB, GIB  # bytes that the reader predicts
 
 
 def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int) -> None:
@@ -45,7 +39,7 @@ def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int) -> None:
     shown = places[:: -math.ceil(len(places) / most)]
     ax.set_xscale("log", base=2)
     ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
-    ax.set_xticks(shown, [_size(size) for size in shown], fontsize=8.5)
+    ax.set_xticks(shown, [units.exact_size(size) for size in shown], fontsize=8.5)
     ax.set_xlabel("message, bytes (log)")
     ax.grid(True)
 
@@ -96,7 +90,7 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
     axes[0].set_ylabel("all-reduce, µs per call (log)")
     axes[0].plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*(table for table in (here, recorded) if table is not None)))
+    return canvas.finish(figure, sources(here, recorded))
 
 
 def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
@@ -155,8 +149,7 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
         ax.set_ylim(bottom=0, top=1.12 * ax.get_ylim()[1])
         ax.set(ylabel="bus bandwidth, GB/s", title=_title(layers, [backend]))
     canvas.shared_legend(figure, axes, columns=7)
-    tables = [table for table in (here, recorded) if table is not None]
-    return canvas.finish(figure, f"{parts.own_scales(axes)}{sources(*tables)}")
+    return canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded))
 
 
 def _limits(ax: Axes, rows: pd.DataFrame) -> None:
@@ -182,7 +175,7 @@ def reports_chart(
         marker = {2: "o", 4: "^", 6: "s"}[processes]
         look = {"color": canvas.PUBLISHED, "ms": 6, "mfc": "none" if backend == "gloo" else canvas.PUBLISHED}
         label = f"report, {_NAMES[backend]}, {processes} processes"
-        ax.plot(_MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
+        ax.plot(MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
     for table, color, name in ((recorded, canvas.RECORDED, "recorded run"), (here, canvas.MEASURED, "this run")):
         if table is None:
             continue
@@ -191,11 +184,11 @@ def reports_chart(
             look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {_NAMES[backend]}, 2 ranks"}
             _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
     least = times[(times["backend"] == "nccl") & (times["processes"] == 2)]
-    ax.plot(_MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
-    sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else _MB * least["megabytes"]
+    ax.plot(MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
+    sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else MB * least["megabytes"]
     if recorded is None:
         ax.set_xscale("log")
-        ax.set_xticks(sizes, [f"{size / _MB:g} MB" for size in sizes])
+        ax.set_xticks(sizes, [f"{size / MB:g} MB" for size in sizes])
         ax.minorticks_off()
         ax.set_xlabel("message, bytes (log)")
         ax.grid(True)
@@ -268,7 +261,7 @@ def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str)
         times = 1 / line["median_us"].iloc[0]
         look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
         _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)
-        drawn[label] = _size(size)
+        drawn[label] = units.exact_size(size)
     return drawn
 
 

@@ -11,10 +11,11 @@ from labkit.provenance import fact
 from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published
 from labkit.tables.resnet import published_bandwidth
+from labkit.theory.sizes import GIB, MIB
 from lessons.collectives.tables import bandwidths, published_fits, published_times
 from lessons.collectives.theory import bus_factor, hops
 
-_MB_OF_GIB = 1e9 / 2**30  # 1000 MB, as a part of 1 GiB
+_MB_OF_GIB = 1e9 / GIB  # 1000 MB, as a part of 1 GiB
 _MACHINES = {"sweep": "h200x4", "gloo": "h200x2"}  # the sweep is the one that the charts show
 _RING = within(1.1)  # growth that is a ring's
 
@@ -88,12 +89,12 @@ def _most_gradients() -> pd.Series:
 FIGURES = {
     "small_message": Figures(
         lambda: round(1e3 * seconds("nccl", 2, 1.0), 1),
-        lambda: recorded_us("sweep", "nccl", 2, 2**20) / 1e3,
+        lambda: recorded_us("sweep", "nccl", 2, MIB) / 1e3,
         lambda printed, recomputed: printed < 100 * recomputed,
     ),
     "growth_with_size": Figures(
         lambda: round(seconds("nccl", 2, 1000.0) / seconds("nccl", 2, 1.0), 2),
-        lambda: recorded_us("sweep", "nccl", 2, 2**30) / recorded_us("sweep", "nccl", 2, 2**20),
+        lambda: recorded_us("sweep", "nccl", 2, GIB) / recorded_us("sweep", "nccl", 2, MIB),
         lambda printed, _recomputed: printed > 1000**0.5,
     ),
     "latency": Figures(_smallest, _alphas, lambda _printed, recomputed: float(recomputed.split()[2]) < 10),
@@ -129,7 +130,7 @@ FIGURES = {
     ),
     "gloo_times": Figures(
         lambda: _listed_s([seconds("gloo", count, 1000.0) for count in (2, 4, 6)]),
-        lambda: _listed_s([recorded_us("gloo", "gloo", count, 2**30) / 1e6 * _MB_OF_GIB for count in (2, 4, 6)]),
+        lambda: _listed_s([recorded_us("gloo", "gloo", count, GIB) / 1e6 * _MB_OF_GIB for count in (2, 4, 6)]),
         undecided,
     ),
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from labkit.charts import canvas, svg
 from labkit.charts.knobs import region, with_keys
 from labkit.story import units
+from labkit.theory.sizes import MIB
 from lessons.collectives.charts import MOVED, chunk_color
 from lessons.collectives.theory import ALL_GATHER, START, Step, ring, sent_bytes, steps_of, steps_seconds
 
@@ -125,7 +126,7 @@ def explore() -> ipywidgets.VBox:
     knobs = {
         "ranks": ipywidgets.IntSlider(4, *RANKS, description="ranks N", **long),
         "message_bytes": ipywidgets.SelectionSlider(
-            options=list(SIZES.items()), value=2**20, description="message s", **long
+            options=list(SIZES.items()), value=MIB, description="message s", **long
         ),
         "alpha_us": ipywidgets.SelectionSlider(options=_ALPHAS_US, value=5, description="α per step, µs", **long),
         "beta_gb_per_s": ipywidgets.SelectionSlider(options=_BETAS_GB_PER_S, value=100, description="β, GB/s", **long),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, workers
+from labkit.tables.measures import Measured, Shown, figure, misjudged, workers
+from labkit.theory.sizes import KIB, MIB
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
 
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
     from labkit.engine.run import Run
 
-    Shown = Callable[[Run], Measured | None]
-
-LARGE_BYTES = 64 * 2**20  # from here on ours are compared with nccl-tests
+LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 _ON_CARD = ("all-reduce", "all-gather", "all-to-all")
 
 
@@ -38,8 +36,8 @@ def _row(run: Run, collective: str, clock: str, largest: bool) -> pd.Series | No
 
 def _size_text(size_bytes: float) -> str:
     """Return the size of a message as a setting says it: "1024 MiB", "1 KiB"."""
-    mib = size_bytes / 2**20
-    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / 2**10:g} KiB"
+    mib = size_bytes / MIB
+    return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / KIB:g} KiB"
 
 
 def _bus(collective: str) -> Shown:
@@ -94,12 +92,6 @@ def _wrong_rings(run: Run) -> Measured:
     return figure(run, float(wrong.sum()))
 
 
-def _misjudged(run: Run) -> Measured:
-    """Return how many wrong benchmarks are not caught, and how many right ones are accused."""
-    table = tables.symptoms(run)
-    return figure(run, float((tables.caught(table) != (table["variant"] != "right")).sum()))
-
-
 FIGURES = {
     "all_reduce": _bus("all-reduce"),
     "all_gather": _bus("all-gather"),
@@ -113,5 +105,5 @@ FIGURES = {
     "send_recv_over": _over_nccl_tests("send/recv"),
     "wrong_settings": _wrong_settings,
     "wrong_rings": _wrong_rings,
-    "misjudged": _misjudged,
+    "misjudged": misjudged(tables.symptoms, tables.caught),
 }

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.theory.sizes import KIB, MIB
 from lessons.collectives.theory import COLLECTIVES
 
 BACKENDS = ("nccl", "gloo")
@@ -15,7 +16,6 @@ CLOCKS = ("in flight", "one call", "captured")
 _METHODS = ("ours", "library")
 # The first is right; the next are the suspects of "find the bug".
 VARIANTS = ("right", "unsynchronised", "cold", "wrong_factor", "no_all_gather", "rank_0_only")
-KIB, MIB = 2**10, 2**20
 _COUNTS = (2, 3, 4, 6, 8)
 _COLD_KIB = 64  # a message whose own time is short
 
@@ -40,8 +40,7 @@ class Collectives(Plan):
     def validate(self) -> None:
         if self.gpus < 2:
             raise PlanError(f"gpus={self.gpus}: a collective needs at least two ranks")
-        for name in self.collectives:
-            self.require("collective", name, COLLECTIVES)
+        self.require_each("collective", self.collectives, COLLECTIVES)
 
     @property
     def backend(self) -> str:
@@ -78,8 +77,7 @@ class Sweep(Collectives):
         available = BACKENDS if self.device == "cuda" else ("gloo",)
         object.__setattr__(self, "backends", self.backends or available)
         object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
-        for name in self.backends:
-            self.require("backend", name, available)
+        self.require_each("backend", self.backends, available)
         for count in self.counts:
             if not 2 <= count <= self.gpus:
                 raise PlanError(f"counts={self.counts}: with gpus={self.gpus} a count is 2 to {self.gpus}")
@@ -169,8 +167,7 @@ class Trial(Collectives):
 
     def validate(self) -> None:
         super().validate()
-        for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
+        self.require_each("variant", self.variants, VARIANTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:

@@ -13,6 +13,7 @@ from labkit.provenance import fact, run_name
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
+from labkit.theory.sizes import MIB
 from lessons.collectives import tables
 from lessons.collectives.theory import bus_factor, hops
 
@@ -26,7 +27,7 @@ _FLAT = 1.25  # times as long: the size hardly matters
 _GOOD = 0.1  # a line that is nowhere further off fits
 _BEYOND = 1.25  # times as much as a ring's larger term
 _LITTLE = 0.4  # of a call in flight: what is left of it without the host
-_LARGE_BYTES = 64 * 2**20  # from here on ours are compared with nccl-tests
+_LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 
 
 def start_up(times: pd.DataFrame) -> Markdown:
@@ -79,16 +80,17 @@ def smallest(table: pd.DataFrame) -> Markdown:
             "first call, µs": small["first_us"],
         }
     )
-    summary = f"An all-reduce of {_size(first['bytes'])} by every clock"
+    summary = f"An all-reduce of {units.exact_size(first['bytes'])} by every clock"
     time = _us(first["median_us"])
     if _falls(line[line["bytes"] <= last["bytes"]]):
-        noise = f"up to {_size(last['bytes'])} noise is larger than what the size adds"
+        noise = f"up to {units.exact_size(last['bytes'])} noise is larger than what the size adds"
         return verdict(f"{run_name(table)}: **{noise}.**", shown, summary=summary)
     if last["bytes"] == first["bytes"]:
         return verdict(
             f"{run_name(table)}: **the time grows from the first step on**, {time} at first.", shown, summary=summary
         )
-    sizes = f"up to {_size(last['bytes'])} an all-reduce takes about as long as with {_size(first['bytes'])}"
+    least, most = (units.exact_size(row["bytes"]) for row in (first, last))
+    sizes = f"up to {most} an all-reduce takes about as long as with {least}"
     sentence = f"{run_name(table)}: **{sizes}, {time}.**"
     return verdict(sentence, shown, summary=summary)
 
@@ -127,7 +129,7 @@ def knee(table: pd.DataFrame) -> Markdown:
                 name[1],
                 line["alpha_us"],
                 line["beta_gb_per_s"],
-                _size(line["knee_bytes"]),
+                units.exact_size(line["knee_bytes"]),
                 units.percent(worst),
             )
             for name, line, worst in lines
@@ -145,7 +147,7 @@ def knee(table: pd.DataFrame) -> Markdown:
     else:
         side = "short" if worst["residual"] < 0 else "long"
         miss = units.percent(abs(worst["residual"]))
-        tail = f"One line does not fit: at {_size(worst['bytes'])} it is {miss} too {side}."
+        tail = f"One line does not fit: at {units.exact_size(worst['bytes'])} it is {miss} too {side}."
     return verdict(f"{head} {tail}", shown, summary="The line of every collective")
 
 
@@ -163,7 +165,7 @@ def libraries(table: pd.DataFrame) -> Markdown:
         parts.append(units.times(slow["median_us"] / fast["median_us"]) if apart else "1.0×, within noise,")
     small, large = parts
     return verdict(
-        f"**gloo takes {small} the time of NCCL for {_size(sizes.min())}, {large} for the largest of both.**"
+        f"**gloo takes {small} the time of NCCL for {units.exact_size(sizes.min())}, {large} for the largest of both.**"
     )
 
 
@@ -189,7 +191,7 @@ def reached(table: pd.DataFrame) -> Markdown:
         head = f"✘ **{wrong} settings gave wrong values, or beat the links.** {head}"
     elif rows["above_ring"].astype(bool).any():
         head = f"{head} It is above a ring's bound, and no error: the switch adds, so each GPU sends fewer bytes."
-    return verdict(head, shown, summary=f"Every collective, {_size(best['bytes'])}")
+    return verdict(head, shown, summary=f"Every collective, {units.exact_size(best['bytes'])}")
 
 
 def growth(here: pd.DataFrame, *recorded: pd.DataFrame) -> Markdown:
@@ -232,7 +234,7 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
             else:
                 kind = f"grows more like a ring's {near}"
             graph = ", from a CUDA graph" if clock != _CLOCK else ""
-            head = (f"{name}, {_NAMES[backend]}{graph}", _size(size), f"{few} to {many}", units.times(ratio))
+            head = (f"{name}, {_NAMES[backend]}{graph}", units.exact_size(size), f"{few} to {many}", units.times(ratio))
             grown.append((*head, *map(units.times, terms.values()), ratio, kind))
     return grown
 
@@ -248,7 +250,7 @@ def _without_host(by_clock: pd.DataFrame, few: int, many: int) -> str:
 def beside_nccl_tests(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what share of nccl-tests' bus bandwidth ours reaches from 64 MiB up; takes two `against`s."""
     shown = recorded.assign(
-        message=[_size(size) for size in recorded["bytes"]],
+        message=[units.exact_size(size) for size in recorded["bytes"]],
         ratio=[units.number(ratio, 3) for ratio in recorded["ratio"]],
     ).rename(columns={"ours_gb_per_s": "ours, GB/s", "theirs_gb_per_s": "nccl-tests, GB/s", "ratio": "ours / theirs"})
     shown = shown[["collective", "message", "ours, GB/s", "nccl-tests, GB/s", "ours / theirs"]]
@@ -280,8 +282,8 @@ def _few_large(runs: Mapping[str, Run]) -> str:
     line = _fastest(runs)
     flat = line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]]
     if _falls(flat):
-        return f"up to {_size(flat['bytes'].iloc[-1])} noise is larger than what the size adds"
-    return f"{_size(flat['bytes'].iloc[-1])} take as long as {_size(line['bytes'].iloc[0])}"
+        return f"up to {units.exact_size(flat['bytes'].iloc[-1])} noise is larger than what the size adds"
+    return f"{units.exact_size(flat['bytes'].iloc[-1])} take as long as {units.exact_size(line['bytes'].iloc[0])}"
 
 
 def _knee(runs: Mapping[str, Run]) -> str:
@@ -292,14 +294,14 @@ def _knee(runs: Mapping[str, Run]) -> str:
 def _knee_of(line: pd.DataFrame) -> str | None:
     """Return the size of the knee, where it is among the sizes that were measured."""
     size = line["knee_bytes"].iloc[0]
-    return _size(size) if line["bytes"].min() <= size <= line["bytes"].max() else None
+    return units.exact_size(size) if line["bytes"].min() <= size <= line["bytes"].max() else None
 
 
 def _bus(runs: Mapping[str, Run]) -> str:
     last = _fastest(runs).iloc[-1]
     share = last["share_of_limit"]
     allows = "no known limit" if pd.isna(share) else f"{units.percent(share)} of {units.rate(last['limit'])}"
-    return f"all-reduce of {_size(last['bytes'])}: {units.rate(last['bus_gb_per_s'])}, {allows}"
+    return f"all-reduce of {units.exact_size(last['bytes'])}: {units.rate(last['bus_gb_per_s'])}, {allows}"
 
 
 def _ranks(runs: Mapping[str, Run]) -> str | None:
@@ -342,12 +344,6 @@ def _in_flight(rows: pd.DataFrame, backend: str) -> pd.DataFrame:
 def _backends(rows: pd.DataFrame) -> list[str]:
     """Return the libraries that were measured, NCCL first."""
     return [name for name in _NAMES if name in set(rows["backend"])]
-
-
-def _size(size_bytes: float) -> str:
-    """Return a message's size as short as it is exact: 4 KiB, not 4.00 KiB."""
-    number, unit = units.size(size_bytes).rsplit(" ", 1)
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _us(value: float) -> str:

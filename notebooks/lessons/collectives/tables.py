@@ -11,8 +11,9 @@ from labkit.node import limits
 from labkit.provenance import made_from, of_run
 from labkit.tables.rates import statuses
 from labkit.theory.alpha_beta import fit
+from labkit.theory.sizes import GB
 from lessons.collectives import theory as ring
-from lessons.collectives.theory import GB, algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
+from lessons.collectives.theory import algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -211,7 +212,7 @@ def rings(run: Run) -> pd.DataFrame:
 
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *_SHOWN])])
+    rows = run.rows_with(_SHOWN)
     return of_run(rows[rows["rank"] == 0][_SHOWN].reset_index(drop=True), run)
 
 

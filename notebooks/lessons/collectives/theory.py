@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from labkit.theory.sizes import GB
+
 
 def reduce_scatter(rank: int, step: int, ranks: int) -> tuple[int, int]:
     """Return the chunk to send and the chunk that comes in and is added, in step 0 … N−2."""
@@ -121,7 +123,6 @@ def steps_seconds(steps: int, message_bytes: float, ranks: int, alpha_s: float, 
 
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "send/recv")
-GB = 1e9
 
 
 def bus_factor(collective: str, ranks: int) -> float:

@@ -12,13 +12,13 @@ from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import trace_chart as trace_chart
 from labkit.provenance import fact, sources, where
 from labkit.story import units
+from labkit.theory.sizes import MB
 from lessons.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MB = 1e6
 _DASHES = (0, (4, 2))
 _PRINTED = {  # the report's name → the strategy, if the report makes clear which one, and our name
     "naive": ("naive", "naive"),
@@ -63,7 +63,7 @@ def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
 
 def _label(row: Any) -> str:
     """Return a strategy's name; of the bucketed one with its size."""
-    return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MB" if row.strategy == "bucketed" else "")
+    return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MiB" if row.strategy == "bucketed" else "")
 
 
 def _printed_ms(published: pd.DataFrame) -> pd.Series:
@@ -116,7 +116,7 @@ def flights_chart(
     parts.rows(ax, [f"{mb:g} MB" for mb in buckets_mb])
     ends_ms = []
     for row, bucket_mb in enumerate(buckets_mb):
-        flights = timeline(whole_mb * _MB, parameters, bucket_mb * _MB, **rates)
+        flights = timeline(whole_mb * MB, parameters, bucket_mb * MB, **rates)
         _flights(ax, row, flights)
         ends_ms.append(1e3 * flights[-1].end_s)
         later = units.seconds(exposed_s(flights, backward_ms / 1e3))
@@ -147,7 +147,7 @@ def buckets_chart(
 ) -> Figure:
     """The step by mean bucket size, a panel per run: measured, the fitted formula with its best size, torch's DDP.
 
-    A number beside a mark is the bucket size asked for, in MB. `guess` (MiB, a number or a Prediction) is a line.
+    A number beside a mark is the bucket size asked for, in MiB. `guess` (MiB, a number or a Prediction) is a line.
     """
     figure, axes = parts.panels(len(tables), height=4.4)
     for ax, table, fit, line in zip(axes, tables, fits, lines, strict=True):

@@ -12,6 +12,7 @@ from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.claims import Figures
 from labkit.tables.published import published
+from labkit.theory.sizes import MB, MIB
 from labkit.theory.traffic import bucket_count
 from labkit.theory.transformer import SIZES, transformer
 from lessons.ddp_from_scratch.tables import implementations, overhead, row_of
@@ -20,7 +21,6 @@ _RUNS = "h200x2/ddp_from_scratch/"
 _MODEL = transformer(*SIZES["xl"][:3])
 _GRADIENT_BYTES = 4 * _MODEL.parameters  # float32; each of two GPUs sends as much in a ring
 _GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")  # the report says "H100"; this is the one with NVLink
-_MB = 1e6
 _SIZES_MB = (1, 10, 100)  # that ran
 _SAME = 0.02  # largest relative difference of two steps that count as equal
 
@@ -96,7 +96,7 @@ def _shortest_bucketed() -> float:
 
 def _calls(cap_mb: float) -> int:
     """Return how many all-reduces buckets of this size make of XL's gradients."""
-    return bucket_count(_MODEL.shapes, 4, cap=round(cap_mb * _MB), first=round(cap_mb * _MB))
+    return bucket_count(_MODEL.shapes, 4, cap=round(cap_mb * MB), first=round(cap_mb * MB))
 
 
 def _stated(statement: str) -> str:
@@ -106,7 +106,7 @@ def _stated(statement: str) -> str:
 
 def _best_number() -> str:
     number = overhead(replay(f"{_RUNS}buckets")).iloc[0]["optimum_buckets"]
-    return f"{number:.1f} buckets, of {_GRADIENT_BYTES / number / _MB:.0f} MB"
+    return f"{number:.1f} buckets, of {_GRADIENT_BYTES / number / MB:.0f} MB"
 
 
 def fits() -> pd.DataFrame:
@@ -115,14 +115,14 @@ def fits() -> pd.DataFrame:
     The first row is as printed. In the others each step is moved up or down by half of the difference of the two naive
     steps. A fit with a negative o or w has no best size: NaN.
     """
-    sizes = np.array(_SIZES_MB) * _MB
+    sizes = np.array(_SIZES_MB) * MB
     steps = np.array([step_s("bucketed", size) for size in _SIZES_MB])
     design = np.column_stack([np.ones(len(sizes)), _GRADIENT_BYTES / sizes, sizes])
     half_s = _noise() * min(naive_steps()) / 2
     moves = np.array([(0, 0, 0), *product((-1, 1), repeat=3)])
     _, call_s, per_byte_s = np.transpose([np.linalg.lstsq(design, steps + half_s * move)[0] for move in moves])
     table = pd.DataFrame({"gb_per_s": 1 / per_byte_s / 1e9})
-    table["best_mb"] = np.sqrt(_GRADIENT_BYTES * (call_s / per_byte_s).clip(min=0)) / _MB
+    table["best_mb"] = np.sqrt(_GRADIENT_BYTES * (call_s / per_byte_s).clip(min=0)) / MB
     table.loc[(call_s <= 0) | (per_byte_s <= 0)] = np.nan
     return table
 
@@ -133,7 +133,7 @@ def _fitted_best_sizes() -> str:
 
 
 def _peak() -> str:
-    return f"{row_of(_recorded_steps(128), 'bucketed')['peak_mib'] * 2**20 / 1e9:.1f} of 80 GB"
+    return f"{row_of(_recorded_steps(128), 'bucketed')['peak_mib'] * MIB / 1e9:.1f} of 80 GB"
 
 
 def _memory_alone(*_: Any) -> bool:

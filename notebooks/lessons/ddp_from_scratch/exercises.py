@@ -110,7 +110,7 @@ def verdict_of(row: dict) -> Verdict:
     if row["collectives"] != row["expected"]:
         calls = f"{row['collectives']} call{'' if row['collectives'] == 1 else 's'}"
         faults["bucket_size"] = (
-            f"buckets of {row['bucket_mb']:g} MB should make {row['expected']} calls; it makes {calls}, the largest "
+            f"buckets of {row['bucket_mb']:g} MiB should make {row['expected']} calls; it makes {calls}, the largest "
             f"of {units.number(row['largest_mib'])} MiB; {row['before_last_gradient']} while backward still computes"
         )
     merits = () if faults else ("every rank has the mean when finish() returns, sent in buckets of the size asked for",)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, figure, repeats, workers
+from labkit.tables.measures import Measured, Shown, figure, repeats, workers
 from lessons.ddp_from_scratch.tables import buckets, equality, implementations, overlap
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-    Shown = Callable[[Run], Measured | None]
 
 
 def _step(strategy: str) -> Shown:

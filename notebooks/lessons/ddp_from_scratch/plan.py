@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.theory.transformer import TransformerPlan
+from labkit.plans import TransformerPlan
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
 STRATEGIES = ("none", *OURS, "ddp")  # none sends nothing; ddp is torch's DistributedDataParallel

@@ -14,8 +14,9 @@ from labkit.node import limits
 from labkit.provenance import fact, of_run
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import trace_spans as trace_spans
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link
-from lessons.ddp_from_scratch.theory import MIB, NAMES, Overhead, messages
+from lessons.ddp_from_scratch.theory import NAMES, Overhead, messages
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -28,8 +29,8 @@ _PARTS = ["forward_ms", "backward_ms", "waited_ms", "optimizer_ms"]
 def implementations(run: Run) -> pd.DataFrame:
     """Return one row per setting: its step, the parts of it, its memory, compared with sending nothing and with DDP.
 
-    Columns: strategy, bucket_mb; step_ms (median over rounds of the slowest rank), spread_step_ms, count, status; the
-    parts forward_ms, backward_ms, waited_ms (from the last gradient until all are averaged) and optimizer_ms, medians
+    Columns: strategy, bucket_mb (MiB); step_ms (median over rounds of the slowest rank), spread_step_ms, count, status;
+    its parts forward_ms, backward_ms, waited_ms (from the last gradient until all are averaged), optimizer_ms, medians
     over ranks and rounds; longer_ms, the step minus the step of "none", and its spread; peak_mib of the fullest rank
     (NaN on a CPU, and if ranks or rounds differ: then it does not describe the strategy) and extra_mib, minus the peak
     of "none"; over_ddp, the step divided by that of torch's DDP, and its spread. A comparison is NaN if the run lacks
@@ -38,7 +39,7 @@ def implementations(run: Run) -> pd.DataFrame:
     table = run.medians(SETTING, "step_ms")
     rows = _timed(run)
     parts = rows.groupby(SETTING, sort=False)[_PARTS].median()
-    peaks = rows.reindex(columns=[*SETTING, "peak_mib"]).groupby(SETTING, sort=False)["peak_mib"]
+    peaks = rows.groupby(SETTING, sort=False)["peak_mib"]
     parts["peak_mib"] = peaks.max().where(peaks.max() <= (1 + _SAME_PEAK) * peaks.min())
     table = table.merge(parts.reset_index(), on=SETTING, how="left")
     none, ddp = row_of(table, "none"), row_of(table, "ddp")
@@ -70,9 +71,8 @@ def costs(run: Run) -> pd.DataFrame:
 
 def _timed(run: Run) -> pd.DataFrame:
     """Return the rows of timed steps, without warm-ups."""
-    needed = ["entry", "warm_up", *SETTING, *_PARTS]
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, *needed])])
-    return rows[(rows["entry"] == "step") & ~rows["warm_up"].astype(bool)]
+    rows = run.entries("step", ["warm_up", *SETTING, *_PARTS, "peak_mib"])
+    return rows[~rows["warm_up"].astype(bool)]
 
 
 def row_of(table: pd.DataFrame, strategy: str) -> pd.Series:
@@ -89,12 +89,12 @@ def overlap(run: Run) -> pd.DataFrame:
 
     Columns: strategy, bucket_mb; collectives (calls), during_backward and before_last_gradient (of these calls, those
     before the end of backward, and before the last gradient was computed); gradients, and gradients_after_first (those
-    computed after the first call); expected calls; sent_mib and expected_mib; largest_mib and last_mib of one call;
-    `equal`: number and sizes of calls are theory's. torch's DDP orders its buckets as its first backward went, so only
-    its number of calls and its sum of bytes are compared.
+    computed after the first call); expected calls; sent_mib; largest_mib and last_mib of one call; `equal`: number and
+    sizes of calls are theory's. torch's DDP orders its buckets as its first backward went, so only its number of calls
+    and its sum of bytes are compared.
     """
     plan = run.plan
-    rows = run.entries("sent").reindex(columns=["rank", *SETTING, *_COUNTS, "sizes_bytes"])
+    rows = run.entries("sent", [*SETTING, *_COUNTS, "sizes_bytes"])
     rows = rows[rows["rank"] == 0].drop_duplicates(SETTING)
     parts = []
     for row in rows.to_dict("records"):
@@ -106,13 +106,12 @@ def overlap(run: Run) -> pd.DataFrame:
                 **{name: int(row[name]) for name in _COUNTS},
                 "expected": len(expected),
                 "sent_mib": sum(sizes) / MIB,
-                "expected_mib": sum(expected) / MIB,
                 "largest_mib": max(sizes, default=0) / MIB,
                 "last_mib": sizes[-1] / MIB if sizes else 0.0,
                 "equal": same_sum if row["strategy"] == "ddp" else sizes == expected,
             }
         )
-    columns = [*SETTING, *_COUNTS, "expected", "sent_mib", "expected_mib", "largest_mib", "last_mib", "equal"]
+    columns = [*SETTING, *_COUNTS, "expected", "sent_mib", "largest_mib", "last_mib", "equal"]
     return of_run(pd.DataFrame(parts, columns=columns), run)
 
 
@@ -162,7 +161,7 @@ def equality(run: Run) -> pd.DataFrame:
     Columns: case, strategy, gradient_error, weight_error, buffer_error, apart (of the ranks from each other: must be
     0), none_right (gradients are None exactly where they are in one process), tolerance, equal.
     """
-    rows = run.entries("equality").reindex(columns=["case", "strategy", *_ERRORS, "none_right"])
+    rows = run.entries("equality", ["case", "strategy", *_ERRORS, "none_right"])
     groups = rows.groupby(["case", "strategy"], sort=False)
     table = groups[_ERRORS].max().join(groups["none_right"].min().astype(bool)).reset_index()
     table["tolerance"] = table["case"].map(_TOLERANCES).fillna(_TOLERANCE)
@@ -218,15 +217,15 @@ _POINTS = 60  # of the curve
 def buckets(run: Run) -> pd.DataFrame:
     """Return one row per bucket size, smallest first.
 
-    Gradients sent alone ("overlapped") are the smallest buckets. Columns: strategy, bucket_mb (asked for), buckets (how
-    many were sent), mean_mib, last_mib (of the last bucket, which no backward hides), step_ms, spread_step_ms, count,
-    status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured / fitted - 1) and `tied`: differs from
-    the fastest by no more than noise. Only bucketed rows are fitted.
-    Facts: total_mib; none_ms and ddp_ms with spread_ddp_ms (NaN if the run has none).
+    Gradients sent alone ("overlapped") are the smallest buckets. Columns: strategy, bucket_mb (MiB that were asked
+    for), buckets (how many were sent), mean_mib, last_mib (of the last bucket, which no backward hides), step_ms,
+    spread_step_ms, count, status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured / fitted - 1) and
+    `tied`: differs from the fastest by no more than noise. Only bucketed rows are fitted.
+    Facts: total_mib; none_ms and ddp_ms (NaN if the run has none).
     """
     steps = implementations(run)
     none, ddp = row_of(steps, "none"), row_of(steps, "ddp")
-    table = steps[steps["strategy"].isin(["bucketed", "overlapped"])].drop(columns=["fitted_ms"], errors="ignore")
+    table = steps[steps["strategy"].isin(["bucketed", "overlapped"])]
     sent = overlap(run)[[*SETTING, "collectives", "last_mib"]].rename(columns={"collectives": "buckets"})
     table = table.merge(sent, on=SETTING, how="left").sort_values("bucket_mb", kind="stable", ignore_index=True)
     plan = run.plan
@@ -249,18 +248,17 @@ def buckets(run: Run) -> pd.DataFrame:
         total_mib=total,
         none_ms=none["step_ms"],
         ddp_ms=ddp["step_ms"],
-        spread_ddp_ms=ddp["spread_step_ms"],
     )
 
 
 def overhead(run: Run) -> pd.DataFrame:
     """Return the fitted t = base + n·o + s/(n·w) as one row, its optimum, and the fastest size that was measured.
 
-    Columns: base_ms, overhead_us (o), gb_per_s (w), residual (largest relative error), optimum_mib (√(s·w·o)),
-    optimum_buckets, optimum_ms; best_mb (asked for), best_mib (mean), best_ms; tied_from_mib and tied_to_mib, the
-    smallest and largest mean size that differ from the fastest by no more than noise; `identified`: smaller and larger
-    sizes than these were measured and are slower. If the fit has o = 0 or an infinite w there is no optimum (NaN).
-    Empty if fewer than three sizes were measured.
+    Columns: overhead_us (o), gb_per_s (w), residual (largest relative error), optimum_mib (√(s·w·o)), optimum_buckets,
+    optimum_ms; best_mib, the mean of the fastest size; tied_from_mib and tied_to_mib, the smallest and largest mean
+    that differ from it by no more than noise; `identified`: smaller and larger sizes than these were measured and are
+    slower. If the fit has o = 0 or an infinite w there is no optimum (NaN). Empty if fewer than three sizes were
+    measured.
     """
     table = buckets(run)
     total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
@@ -272,23 +270,20 @@ def overhead(run: Run) -> pd.DataFrame:
         ends = ours["mean_mib"].agg(["min", "max"]).tolist()
         rows.append(
             {
-                "base_ms": 1e3 * line.base_s,
                 "overhead_us": 1e6 * line.call_s,
                 "gb_per_s": line.bytes_per_s / 1e9,
                 "residual": line.residual,
                 "optimum_mib": optimum,
                 "optimum_buckets": total / optimum,
                 "optimum_ms": 1e3 * line.seconds(total / optimum, total * MIB),
-                "best_mb": best["bucket_mb"],
                 "best_mib": best["mean_mib"],
-                "best_ms": best["step_ms"],
                 "tied_from_mib": tied["mean_mib"].min(),
                 "tied_to_mib": tied["mean_mib"].max(),
                 "identified": not set(ends) & set(tied["mean_mib"]),
             }
         )
-    columns = ["base_ms", "overhead_us", "gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms"]
-    columns += ["best_mb", "best_mib", "best_ms", "tied_from_mib", "tied_to_mib", "identified"]
+    columns = ["overhead_us", "gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms"]
+    columns += ["best_mib", "tied_from_mib", "tied_to_mib", "identified"]
     return of_run(pd.DataFrame(rows, columns=columns), run, total_mib=total)
 
 

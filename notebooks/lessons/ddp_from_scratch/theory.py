@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from labkit.theory.shapes import Model
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import FIRST_BUCKET
 
-MIB = 2**20
 NAMES = {
     "none": "nothing sent",
     "naive": "naive",

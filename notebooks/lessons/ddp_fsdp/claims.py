@@ -14,6 +14,7 @@ from labkit.node import limits
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published, report_names
 from labkit.theory.shapes import bert
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import through_a_link, traffic
 from lessons.ddp_fsdp.tables import holdings, per_sample, printed_differences, printed_per_sample, printed_runs
 
@@ -79,7 +80,7 @@ def _two_errors_percent(report: str, batch: int) -> float:
 
 def _saved_mib(report: str, batch: int) -> float:
     """Return the MiB by which FSDP's fullest GPU is below DDP's."""
-    return (_run(report, batch)["peak_bytes"] - _run(report, batch, "fsdp_full")["peak_bytes"]) / 2**20
+    return (_run(report, batch)["peak_bytes"] - _run(report, batch, "fsdp_full")["peak_bytes"]) / MIB
 
 
 def _saved_ratio() -> float:
@@ -132,7 +133,7 @@ FIGURES = {
     "slower_at_64": _slower(FOUR, 64),
     "saving": Figures(
         lambda: round(_saved_mib(FOUR, 64)),
-        lambda: (1 - 1 / _GPUS) * _STATE_BYTES * _MODEL.parameters / 2**20,
+        lambda: (1 - 1 / _GPUS) * _STATE_BYTES * _MODEL.parameters / MIB,
         lambda printed, recomputed: printed <= 1.02 * recomputed,
     ),
     "saving_by_batch": Figures(

@@ -14,22 +14,22 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
+from labkit.theory.sizes import MIB
 from lessons.ddp_fsdp.bugs import SYMPTOMS
 from lessons.ddp_fsdp.tables import symptoms
 
 
 def _models(random: Random) -> list:
     """Return bytes of each gradient in the order of the parameters, the first bucket's cap, every other's."""
-    mib = units.MIB
     edges = [
-        ([mib] * 4, mib, 2 * mib),
+        ([MIB] * 4, MIB, 2 * MIB),
         ([5, 5, 5], 100, 100),
-        ([30 * mib, mib, mib, 2 * mib, 24 * mib, 1], mib, 25 * mib),
-        ([89 * mib, *[2 * mib, 1024] * 20, 3 * mib], mib, 25 * mib),
+        ([30 * MIB, MIB, MIB, 2 * MIB, 24 * MIB, 1], MIB, 25 * MIB),
+        ([89 * MIB, *[2 * MIB, 1024] * 20, 3 * MIB], MIB, 25 * MIB),
     ]
     caps = random.sample(range(4, 30), 4)
     return edges + [
-        ([random.randint(1, 40) * mib // 4 for _ in range(random.randint(3, 12))], mib, cap * mib) for cap in caps
+        ([random.randint(1, 40) * MIB // 4 for _ in range(random.randint(3, 12))], MIB, cap * MIB) for cap in caps
     ]
 
 

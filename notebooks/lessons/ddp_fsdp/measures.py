@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from labkit.tables.ledgers import ERRORS, equality, sent
-from labkit.tables.measures import Measured, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, Shown, most_per_second, repeats, workers
 from labkit.tables.rates import ladder
 from labkit.theory.gpt import flop_per_token
 from labkit.theory.shapes import elements
@@ -41,7 +40,7 @@ def _steps(run: Run, strategy: str) -> pd.Series:
     return repeats(run, "step_ms", strategy=strategy, batch=run.plan.batches[0])
 
 
-def _rate(strategy: str) -> Callable[[Run], Measured | None]:
+def _rate(strategy: str) -> Shown:
     """Return how a run gives a strategy's samples per second at the larger batch, and what the datasheet allows."""
 
     def measured(run: Run) -> Measured | None:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 from labkit import node
 from labkit.engine.errors import PlanError
+from labkit.plans import STRATEGIES, ZERO, Training
 from labkit.theory.shapes import Model, bert, configuration
-from labkit.theory.training import STRATEGIES, ZERO, Training
 
 BERT = configuration("bert-base")
 BY_HAND = {"own_hook": "ddp", "own_shards": "fsdp_full"}  # what is written out in the lesson, and what it stands for

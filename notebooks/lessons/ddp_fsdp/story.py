@@ -11,15 +11,16 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
+from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed
+from labkit.theory.sizes import MIB
 from lessons.ddp_fsdp import tables
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
-_EXPLAINED = 0.1  # of the peak: what may stay unexplained
 _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
 
@@ -34,7 +35,7 @@ def sharding_saves(table: pd.DataFrame) -> Markdown:
     kept = (
         f" Activations, which no strategy shards, are {units.percent(activations)} of it." if activations > 0.5 else ""
     )
-    saved = units.size(saved_mib * 2**20)
+    saved = units.size(saved_mib * MIB)
     return verdict(f"**Full sharding saves {saved} per GPU, {units.percent(share)} of DDP's memory.**{kept}")
 
 
@@ -73,14 +74,14 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown["unexplained_share"] *= 100
     row = recorded.loc[recorded["unexplained_share"].abs().idxmax()]
     worst = abs(row["unexplained_share"])
-    missing = units.size(worst * row["peak"] * 2**20)
+    missing = units.size(worst * row["peak"] * MIB)
     sentence = f"**At most {units.percent(worst)} of a recorded peak, {missing}, is missing in the ledger**"
-    if worst > _EXPLAINED:
+    if worst > EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
     if here["peak"].notna().any():
         share = here["unexplained_share"].abs().max()
         of_this_run = (
-            f"here at most {units.percent(share)}" if share <= _EXPLAINED else f"here {units.percent(share)} is not"
+            f"here at most {units.percent(share)}" if share <= EXPLAINED else f"here {units.percent(share)} is not"
         )
     else:
         error = here["counted_error"].max()

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from labkit.plans import STRATEGIES
 from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables import ledgers
-from labkit.tables.ledgers import BY, ERRORS, MIB, ROUNDING
+from labkit.tables.ledgers import BY, ERRORS, ROUNDING
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
 from labkit.tables.rates import ladder as ladder
 from labkit.tables.rates import rates, with_efficiency
 from labkit.theory.memory import bert_activations, ledger
 from labkit.theory.shapes import bert
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link, traffic
-from labkit.theory.training import STRATEGIES
 from lessons.ddp_fsdp.plan import BY_HAND
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def trained(run: Run) -> pd.DataFrame:
     one. The variant is "right" for torch's own strategies.
     """
     by = ["variant", "strategy"]
-    rows = run.entries("trial").reindex(columns=[*by, *ERRORS])
+    rows = run.entries("trial", [*by, *ERRORS])
     rows = rows[rows["variant"].isin(["right", *BY_HAND])]
     table = rows.groupby(by, sort=False)[ERRORS].max().reset_index()
     return of_run(table.assign(equal=(table[ERRORS] < ROUNDING).all(axis=1)), run)
@@ -118,7 +119,7 @@ def trained(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant: distinct samples and repeated order (shares), update_ratio, update_error, and its error."""
     columns = ["variant", "ranks", "distinct", "repeated", "update_ratio", "update_error", "raised"]
-    rows = run.entries("trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial", columns)
     table = rows[rows["rank"] == 0][columns].reset_index(drop=True)
     table["raised"] = table["raised"].astype(object).fillna("")
     return of_run(table, run)
@@ -140,8 +141,9 @@ def _zero_rows(run: Run) -> pd.DataFrame:
     table = table[(table["batch"] == plan.batches[0]) & ~table["strategy"].isin(["single", "fsdp_root"])]
     table = table[["strategy", "samples_per_s", "spread_samples_per_s", "count"]].reset_index(drop=True)
     table["limits"] = [plan.limits if strategy == "zero3" else "" for strategy in table["strategy"]]
-    kept = run.rows[run.rows["batch"] == plan.batches[0]]
-    held = kept.reindex(columns=["strategy", "peak_mib"]).groupby("strategy")["peak_mib"].max()
+    kept = run.rows_with(["peak_mib"])
+    kept = kept[kept["batch"] == plan.batches[0]]
+    held = kept.groupby("strategy")["peak_mib"].max()
     table["peak_mib"] = table["strategy"].map(held)
     rows = kept[(kept["entry"] == "traffic") & (kept["rank"] == 0)]
     sent = rows[["collective", "calls", "sent_bytes"]].itertuples(index=False)
@@ -160,7 +162,7 @@ def per_sample(run: Run) -> pd.DataFrame:
     plan = run.plan
     by = ["attention", "dropout"]
     table = rates(run, [*by, "batch", "ranks"])
-    held = run.entries("memory").reindex(columns=[*by, "batch", "peak_mib"])
+    held = run.entries("memory", [*by, "batch", "peak_mib"])
     peaks = held.groupby(["batch", *by])["peak_mib"].max() * MIB / 1e6
     most, least = plan.batches[0], plan.batches[-1]
     slope = (peaks[most] - peaks[least]) / ((most - least) / plan.gpus)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.provenance import fact, sources, where
+from labkit.theory.sizes import MIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,7 +121,7 @@ def grouped_rows(
 SETTINGS = {("adamw", "foreach"): "AdamW", ("adamw", "fused"): "AdamW, fused", ("momentum", "foreach"): "SGD, momentum"}
 _STEP = "#4C92C3"
 _LEAST = "#F0E442"
-_GB_PER_MIB = 2**20 / 1e9
+_GB_PER_MIB = MIB / 1e9
 
 
 def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:

@@ -8,6 +8,7 @@ from typing import Any
 from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published
+from labkit.theory.sizes import MIB
 from lessons.optimizer_sharding.tables import MODELS, memory, report_peaks, report_times
 from lessons.optimizer_sharding.theory import TEMPORARY_BYTES
 
@@ -40,7 +41,7 @@ def _saved_temporaries() -> float:
 def _recorded_peak(way: str) -> float:
     """Return the GB of XL's recorded peak with many kernels, which need most."""
     table = memory(replay("h200x2/optimizer_sharding/memory"))
-    return table[(table["kernel"] == "foreach") & (table["way"] == way)]["peak"].max() * 2**20 / 1e9
+    return table[(table["kernel"] == "foreach") & (table["way"] == way)]["peak"].max() * MIB / 1e9
 
 
 def _within_rounding(printed: float, ours: float) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from labkit.charts import canvas, ledgers, svg
 from labkit.charts.knobs import with_picture
 from labkit.story import units
+from labkit.theory.sizes import GB, GIB
 from labkit.theory.transformer import SIZES, transformer
 from lessons.optimizer_sharding.charts import STAGES
 from lessons.optimizer_sharding.theory import PRECISIONS, Stage, stage
@@ -59,9 +60,9 @@ def _row(place: int, name: str, of_stage: Stage, held_scale: float, sent_scale: 
     sent_width = of_stage.sent * sent_scale
     return [
         *drawn,
-        svg.word(x + 6, y + 19, units.number(of_stage.held / units.GIB)),
+        svg.word(x + 6, y + 19, units.number(of_stage.held / GIB)),
         svg.bar(MIDDLE, y + 5, sent_width, LANE - 10, canvas.COMMUNICATE),
-        svg.word(MIDDLE + sent_width + 6, y + 19, units.number(of_stage.sent / units.GB)),
+        svg.word(MIDDLE + sent_width + 6, y + 19, units.number(of_stage.sent / GB)),
     ]
 
 

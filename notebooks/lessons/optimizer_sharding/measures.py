@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, repeats, workers
+from labkit.tables.measures import Measured, Shown, figure, repeats, workers
 from lessons.optimizer_sharding.tables import complete, equality, faults, memory, owned, sent, steps, symptoms
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-    Shown = Callable[[Run], Measured | None]
 
 
 def _step(way: str) -> Shown:

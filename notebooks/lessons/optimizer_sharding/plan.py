@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.theory.transformer import TransformerPlan
+from labkit.plans import TransformerPlan
 
 WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")

@@ -9,7 +9,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.story import units
-from labkit.story.conditions import EXPLAINED
+from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.optimizer_sharding import tables

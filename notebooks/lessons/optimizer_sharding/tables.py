@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import made_from, of_run, of_source, sources
+from labkit.theory.sizes import GIB, MIB
 from labkit.theory.transformer import SIZES, activations, transformer
 from lessons.optimizer_sharding.theory import (
     ITEMS,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
     from lessons.optimizer_sharding.plan import Sharding
 
-MIB = 2**20
 _BY = ["kernel", "way", "step", "moment"]
 
 
@@ -45,8 +45,7 @@ def memory(run: Run) -> pd.DataFrame:
     on a CPU, where there is no allocator to ask. `counted_error`: the largest relative difference between what the
     ranks' tensors hold of parameters, gradients and states, and the formula, whichever way shares them.
     """
-    rows, plan = run.entries("memory"), run.plan
-    rows = rows.reindex(columns=[*dict.fromkeys([*rows, "allocated_mib", "peak_mib"])])
+    rows, plan = run.entries("memory", ["allocated_mib", "peak_mib"]), run.plan
     kept = activations(plan.samples * plan.sequence, plan.hidden, plan.inner, plan.layers, plan.heads, plan.vocabulary)
     model, parts = sizes(plan), []
     for setting, group in rows.groupby(_BY, sort=False):
@@ -216,14 +215,13 @@ def owned(run: Run) -> pd.DataFrame:
     rows = run.entries("memory")
     last = rows[(rows["moment"] == "after update") & (rows["step"] == rows["step"].max())]
     last = last[last["kernel"] == last["kernel"].iloc[0]]
-    whole = STATE_BYTES["adamw"] * sum(sizes(run.plan)) / 2**20
+    whole = STATE_BYTES["adamw"] * sum(sizes(run.plan)) / MIB
     shares = (last["states_mib"] / whole).groupby(last["way"], sort=False).agg(["max", "min"])
     table = shares.rename(columns={"max": "fullest", "min": "emptiest"}).reset_index()
     table["excess"] = table["fullest"] * run.plan.gpus - 1
     return of_run(table, run)
 
 
-_GIB = 2**30
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -240,10 +238,10 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
         rows.append(
             {
                 "stage": name,
-                "parameters_gib": held.parameters / _GIB,
-                "gradients_gib": held.gradients / _GIB,
-                "states_gib": held.states / _GIB,
-                "held_gib": held.held / _GIB,
+                "parameters_gib": held.parameters / GIB,
+                "gradients_gib": held.gradients / GIB,
+                "states_gib": held.states / GIB,
+                "held_gib": held.held / GIB,
                 "sent_gb": held.sent / 1e9,
                 "volume": held.sent / unit if unit else 0.0,
             }

@@ -10,6 +10,7 @@ from labkit.engine.recordings import replay
 from labkit.engine.run import Run
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
+from labkit.theory.sizes import MIB
 from lessons.pipeline.plan import BERT
 from lessons.pipeline.tables.throughput import balance, memory, throughput
 from lessons.pipeline.theory.simulator import speedup_limit, split_limit
@@ -92,7 +93,7 @@ def _surplus() -> float:
 
 def _pooling_mib() -> float:
     """Return what pooling's weights, their gradients and AdamW's states take: 16 bytes a parameter."""
-    return 16 * (BERT["hidden_size"] ** 2 + BERT["hidden_size"]) / 2**20
+    return 16 * (BERT["hidden_size"] ** 2 + BERT["hidden_size"]) / MIB
 
 
 def _layers_by_memory() -> float:

@@ -10,9 +10,10 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, panels, rows
+from labkit.charts.parts import Layer, beside, own_scales, panels, rows
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
+from labkit.theory.sizes import MIB
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS
 from lessons.precision_memory.theory.levers import LEVERS
 from lessons.precision_memory.theory.memory import ITEMS
@@ -166,7 +167,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
             ax.set(title=f"{where(table)}: {precision}, context {fact(table, 'sequence')}", ylabel=unit)
         axes[-1].set_xlabel("ms (first step, then a steady one)")
     canvas.shared_legend(figure, list(grid.flat), columns=6)
-    return canvas.finish(figure, f"each panel has its own scale · {sources(*(part for run in runs for part in run))}")
+    return canvas.finish(figure, own_scales(list(grid.flat)) + sources(*(table for run in runs for table in run)))
 
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:
@@ -196,7 +197,7 @@ def levers_chart(*tables: pd.DataFrame) -> Figure:
 
 
 def _name(layer: Layer) -> str:
-    size = units.size(_plain(layer, "peak_mib") * units.MIB)
+    size = units.size(_plain(layer, "peak_mib") * MIB)
     return f"{layer.label}, context {fact(layer.table, 'sequence')}, plain step {size}"
 
 

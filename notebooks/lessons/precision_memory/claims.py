@@ -7,12 +7,12 @@ from operator import eq
 from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
+from labkit.theory.sizes import GB, MIB
 from labkit.theory.transformer import SIZES, VOCABULARY
 from lessons.precision_memory.tables import dtypes
 from lessons.precision_memory.theory.floats import WAYS, running
 from lessons.precision_memory.theory.memory import Shape, residual_bytes
 
-_GB = 1e9
 _RECORDED = "h200/precision_memory"
 _SAMPLES = 4
 _NEAR = within(1.02)  # two figures that differ by less are called the same
@@ -40,7 +40,7 @@ def _mixed_cost() -> float:
 
 def _later_step() -> float:
     """Return the GB of a step that has optimizer states: 12 bytes a parameter, and what the printed forward keeps."""
-    return _printed("forward", 512) + 8 * _shape().parameters / _GB
+    return _printed("forward", 512) + 8 * _shape().parameters / GB
 
 
 def _forward_alone() -> float:
@@ -48,7 +48,7 @@ def _forward_alone() -> float:
     shape = _shape(512)
     inside = 3 * 4 * shape.inner + 2 * 4 * shape.hidden
     scores = 2 * 4 * shape.heads * shape.sequence  # two N × N matrices per head, as plain attention makes them
-    return (4 * shape.parameters + shape.tokens * max(inside, 8 * shape.vocabulary, scores)) / _GB
+    return (4 * shape.parameters + shape.tokens * max(inside, 8 * shape.vocabulary, scores)) / GB
 
 
 def _printed_slower() -> list[str]:
@@ -87,12 +87,12 @@ FIGURES = {
     ),
     "copies_stay_to_the_update": Figures(
         lambda: _printed("train_step", 128, "bfloat16") - _printed("train_step", 128),
-        lambda: _shape(precision="bfloat16").copies / _GB,
+        lambda: _shape(precision="bfloat16").copies / GB,
         _NEAR,
     ),
     "peak_of_a_first_step": Figures(
         lambda: _printed("train_step", 512),
-        lambda: 16 * _shape().parameters / _GB,
+        lambda: 16 * _shape().parameters / GB,
         lambda printed, due: all(_NEAR(_printed("train_step", context), due) for context in _CONTEXTS),
     ),
     "peak_of_a_later_step": Figures(lambda: _printed("train_step", 512), _later_step, _NEAR),
@@ -113,12 +113,12 @@ FIGURES = {
     ),
     "residual_tensor": Figures(
         lambda: f"{_printed('train_step', 128, quantity='residual_tensor'):.1f} MB",
-        lambda: f"{residual_bytes(_SAMPLES, 128, SIZES['2.7b'][0]) / 2**20:.1f} MiB",
+        lambda: f"{residual_bytes(_SAMPLES, 128, SIZES['2.7b'][0]) / MIB:.1f} MiB",
         lambda printed, recomputed: printed.split()[0] == recomputed.split()[0],
     ),
     "largest_allocation": Figures(
         lambda: _printed("train_step", quantity="largest_allocation"),
-        lambda: 4 * SIZES["2.7b"][0] * SIZES["2.7b"][1] / 2**20,
+        lambda: 4 * SIZES["2.7b"][0] * SIZES["2.7b"][1] / MIB,
         _NEAR,
     ),
 }

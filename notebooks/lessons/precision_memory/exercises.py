@@ -18,9 +18,10 @@ from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.launching import launch
 from labkit.story import units
+from labkit.theory.sizes import MIB
 from lessons.precision_memory.bugs import SYMPTOMS
 from lessons.precision_memory.plan import Hidden
-from lessons.precision_memory.tables import MIB, faults, symptoms
+from lessons.precision_memory.tables import faults, symptoms
 from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
 
 if TYPE_CHECKING:

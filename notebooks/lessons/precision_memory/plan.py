@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.theory.transformer import SIZES, TransformerPlan
+from labkit.plans import TransformerPlan
+from labkit.theory.transformer import SIZES
 from lessons.precision_memory.theory.levers import LEVERS
 
 PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast

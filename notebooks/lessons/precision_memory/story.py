@@ -13,6 +13,7 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import as_table, listed
+from labkit.theory.sizes import MIB
 from lessons.precision_memory import tables
 from lessons.precision_memory.theory.floats import FORMATS, stalls_at
 
@@ -199,7 +200,7 @@ def largest_allocation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = here.head(_LISTED).rename(columns={"size_mib": "MiB", "count": "times", "source": "text"})
     shown["text"] = [f"`{text}`" if text else "(autograd's own thread)" for text in shown["text"].fillna("")]
     return verdict(
-        f"**In the recorded run the largest takes {units.size(top * units.MIB)}**: {what}.",
+        f"**In the recorded run the largest takes {units.size(top * MIB)}**: {what}.",
         shown,
         summary="The largest allocations of this run, with the line that made them",
     )

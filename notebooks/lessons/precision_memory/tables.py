@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.provenance import of_run, of_source
 from labkit.tables.profile import MOMENT
+from labkit.theory.sizes import MIB
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
 from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
@@ -16,7 +17,6 @@ from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-MIB = 2**20
 DTYPES = ["what", "float32", "float16", "bfloat16"]
 BY = ["precision", "sequence", "phase"]
 _EXACT = VALUE * STEPS
@@ -78,7 +78,8 @@ def same_by_hand(run: Run) -> dict[str, bool]:
 
 def norms(run: Run) -> pd.DataFrame:
     """Return one row per precision of LayerNorm's statistics, what is varied, and input: relative error, finite."""
-    rows = run.entries("norm").reindex(columns=["precision", "varied", "input_size", "error", "finite"])
+    columns = ["precision", "varied", "input_size", "error", "finite"]
+    rows = run.entries("norm", columns)[columns]
     return of_run(rows.astype({"finite": bool}).reset_index(drop=True), run)
 
 
@@ -103,7 +104,7 @@ def gradients(run: Run) -> pd.DataFrame:
 def scaling(run: Run) -> pd.DataFrame:
     """Return one row per way and step: loss, scale, skipped, and the share of the weights' gradients that are 0."""
     columns = ["way", "step", "loss", "scale", "skipped", "zero_share"]
-    table = run.entries("scaled step").reindex(columns=columns).reset_index(drop=True)
+    table = run.entries("scaled step", columns)[columns].reset_index(drop=True)
     return of_run(table.astype({"step": int, "skipped": bool}), run)
 
 
@@ -148,10 +149,10 @@ def _counted_error(counted: pd.Series, shape: Any) -> float:
 
 def timeline(run: Run, precision: str) -> pd.DataFrame:
     """Return the moments of memory (MOMENT) over the first step and a steady one, in a precision."""
-    rows = run.entries("memory timeline")
+    rows = run.entries("memory timeline", MOMENT)
     rows = rows[rows["precision"] == precision]
     facts = {"precision": precision, "sequence": run.plan.sequence}
-    return of_run(rows.reindex(columns=MOMENT).reset_index(drop=True), run, **facts)
+    return of_run(rows[MOMENT].reset_index(drop=True), run, **facts)
 
 
 def allocations(run: Run, precision: str) -> pd.DataFrame:
@@ -159,12 +160,12 @@ def allocations(run: Run, precision: str) -> pd.DataFrame:
 
     Fact `matrix_mib`: the size of a float32 matrix of the SwiGLU.
     """
-    rows = run.entries("allocation")
-    rows = rows[rows["precision"] == precision]
     columns = ["size_mib", "count", "phase", "line", "source"]
+    rows = run.entries("allocation", columns)
+    rows = rows[rows["precision"] == precision]
     plan = run.plan
     facts = {"matrix_mib": 4 * plan.hidden * plan.inner / MIB, "precision": precision}
-    return of_run(rows.reindex(columns=columns).astype({"count": int}).reset_index(drop=True), run, **facts)
+    return of_run(rows[columns].astype({"count": int}).reset_index(drop=True), run, **facts)
 
 
 def levers(run: Run) -> pd.DataFrame:

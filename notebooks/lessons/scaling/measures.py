@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, Shown, figure, misjudged, most_per_second, repeats, workers
 from labkit.theory.resnet import CLASSES, flop_per_image
 from lessons.scaling import tables
 from lessons.scaling.theory import ddp_buckets, model
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-    Shown = Callable[[Run], Measured | None]
 
 
 def _images(which: int) -> Shown:
@@ -60,12 +57,6 @@ def _wrong_gradients(run: Run) -> Measured:
     return figure(run, float(wrong.sum()))
 
 
-def _missed_bugs(run: Run) -> Measured:
-    """Return how many wrong trainings are not caught, and how many right ones are accused."""
-    table = tables.symptoms(run)
-    return figure(run, float((tables.caught(table) != (table["variant"] != "right")).sum()))
-
-
 FIGURES = {
     "large_batch": _images(-1),
     "small_batch": _images(0),
@@ -74,5 +65,5 @@ FIGURES = {
     "rest": _rest,
     "apart": _apart,
     "wrong_gradients": _wrong_gradients,
-    "misjudged": _missed_bugs,
+    "misjudged": misjudged(tables.symptoms, tables.caught),
 }

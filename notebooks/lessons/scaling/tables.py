@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from labkit.engine.run import half_spread
 from labkit.provenance import fact, made_from, of_source
-from labkit.theory.alpha_beta import GB
 from labkit.theory.resnet import SAID
+from labkit.theory.sizes import GB
 from lessons.scaling.theory import GUESSING, fit_serial
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def exchange(run: Run) -> pd.DataFrame:
         timings = timings[timings["strategy"] == "ddp"]
         medians = _medians(timings, f"{name}_ms")
         table[f"{name}_ms"], table[f"spread_{name}_ms"] = medians["median"], medians["spread"]
-    traced = run.entries("profile").reindex(columns=[*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
+    traced = run.entries("profile", [*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
     table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
     table["trace_ms"] = traced.reindex(table.index)
@@ -141,8 +142,7 @@ def _medians(rows: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return median and half the interquartile range per setting; an iteration lasts as long as its slowest rank."""
     rows = rows[~rows["warm_up"].astype(bool)]
     slowest = rows.groupby([*BY, "seed", "iteration"])[value].max().groupby(BY)
-    spread = (slowest.quantile(0.75) - slowest.quantile(0.25)) / 2
-    return pd.DataFrame({"median": slowest.median(), "spread": spread})
+    return pd.DataFrame({"median": slowest.median(), "spread": half_spread(slowest)})
 
 
 def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
@@ -203,7 +203,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant of a Trial, on rank 0: what it trained on, validated with, and the time that it reports."""
     columns = ["variant", "ranks", "distinct", "repeated", "validated", "rate_over_due"]
     columns += ["first_s", "later_s", "claimed_s"]
-    rows = run.entries("trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial", columns)
     return of_images(rows[rows["rank"] == 0][columns].reset_index(drop=True), run)
 
 

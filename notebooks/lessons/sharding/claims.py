@@ -14,6 +14,7 @@ from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from labkit.theory.gpt import SIZES, flop_per_token, gpt
 from labkit.theory.kernels import collective
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, traffic
 from lessons.sharding.tables.training import reported
 
@@ -22,7 +23,6 @@ GPUS = 2
 H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 LARGE = "GPT-2 Large"
 MODEL = gpt(*SIZES[LARGE][:2])
-MIB = 2**20
 STATE_BYTES = 16  # per parameter in float32: itself, its gradient and AdamW's two states
 LARGE_STATES_BYTES = STATE_BYTES * MODEL.parameters
 ROUNDED_GB = 0.5  # of figures printed in whole GB

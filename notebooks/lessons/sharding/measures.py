@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from labkit.tables.ledgers import ERRORS, equality
-from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, Shown, figure, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding.tables import training
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-
-    Shown = Callable[[Run], Measured | None]
 
 PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
 _RUNG = "one graph"

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.plans import Training
 from labkit.theory.gpt import VOCABULARY, gpt
 from labkit.theory.shapes import Model
-from labkit.theory.training import Training
 
 OPTIONS = ("", "recomputed", "float16 gradients", "PowerSGD")
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")

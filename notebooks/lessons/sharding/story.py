@@ -10,8 +10,8 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, fact_or, is_recorded
 from labkit.story import units
-from labkit.story.conditions import EXPLAINED, host_bound
 from labkit.story.names import STRATEGY_NAMES
+from labkit.story.profile import EXPLAINED, host_bound
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.sharding.tables import training

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from labkit.theory.alpha_beta import GB, Link
+from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, gpt
 from labkit.theory.memory import BYTES_PER_PARAMETER, ledger
 from labkit.theory.shapes import Model, elements, shard
+from labkit.theory.sizes import GB, GIB
 from labkit.theory.traffic import Sent, bucket_count, through_a_link, traffic
 
-GIB = 2**30
 _KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, repeats, workers
+from labkit.engine.run import half_spread
+from labkit.tables.measures import Measured, Shown, repeats, workers
 from lessons.start.plan import LaunchCost
-from lessons.start.tables import half_spread, pairs
+from lessons.start.tables import pairs
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -18,11 +18,11 @@ def card_plans() -> list[LaunchCost]:
     return [LaunchCost(pairs=5 if LaunchCost.on_gpus() else 4, ways=("launch",))]
 
 
-def _seconds(column: str, way: str = "launch") -> Callable[[Run], Measured | None]:
+def _seconds(column: str, way: str = "launch") -> Shown:
     return lambda run: Measured.of(repeats(run, column, way=way), f"{workers(run)} that import BERT")
 
 
-def _beside(column: str, way: str, other: str) -> Callable[[Run], Measured | None]:
+def _beside(column: str, way: str, other: str) -> Shown:
     """Return how a run gives the time of one way divided by another's: the median over pairs, measured back to back.
 
     A sweep is divided by as many launches as it has points. None where the run lacks one of the two.

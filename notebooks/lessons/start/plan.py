@@ -93,8 +93,7 @@ class LaunchCost(Plan):
     ways: tuple[str, ...] = WAYS
 
     def validate(self) -> None:
-        for way in self.ways:
-            self.require("way", way, WAYS)
+        self.require_each("way", self.ways, WAYS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for pair in range(self.pairs):

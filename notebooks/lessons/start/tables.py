@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from labkit.engine.run import half_spread
 from labkit.node.limits import least_seconds_to_move, spec
 from labkit.provenance import of_run, of_source
 
@@ -99,8 +100,3 @@ def pairs(run: Run, value: str = "seconds") -> pd.DataFrame:
     """Return one row per turn and one column per way to start: `value`, without the turn that is a warm-up."""
     rows = run.rows[~run.rows["warm_up"].astype(bool)]
     return rows.pivot_table(index="pair", columns="way", values=value)
-
-
-def half_spread(values: pd.Series) -> float:
-    """Return half the interquartile range."""
-    return (values.quantile(0.75) - values.quantile(0.25)) / 2

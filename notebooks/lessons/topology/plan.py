@@ -36,8 +36,7 @@ class Copies(Plan):
     def validate(self) -> None:
         if min(self.mib, self.repeats) < 1 or self.warm_ups < 0:
             raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
-        for memory in self.memories:
-            self.require("memory", memory, _MEMORIES)
+        self.require_each("memory", self.memories, _MEMORIES)
         if not self.numa:
             numbers = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
             object.__setattr__(self, "numa", numbers)

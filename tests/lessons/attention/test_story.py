@@ -4,10 +4,11 @@ import figures
 import pytest
 from figures import checked
 from made import said
-from made_attention_runs import MIB, erring, plain_ms, raced, timed, weighed
+from made_attention_runs import erring, plain_ms, raced, timed, weighed
 
 from labkit.engine.recordings import replay
 from labkit.tables.published import published
+from labkit.theory.sizes import MIB
 from lessons import attention
 from lessons.attention.plan import Memory, Plain, Race, Sweep
 from lessons.attention.tables import memory, speed

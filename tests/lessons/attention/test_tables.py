@@ -10,12 +10,12 @@ from labkit.engine.recordings import replay
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
+from labkit.theory.sizes import MIB
 from lessons import attention
 from lessons.attention.plan import Memory, Plain, Race, Sweep
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import MOMENTS, moment_bytes
 
-MIB = 2**20
 GPU = {"device": "cuda", "gpus": 1}
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 from figures import checked
-from made_collectives import GIB, made_sweep
+from made_collectives import made_sweep
 from matplotlib.colors import to_hex
 
 from labkit.course.predictions import Prediction
 from labkit.tables.published import published
+from labkit.theory.sizes import GIB
 from lessons import collectives
 from lessons.collectives.charts import MOVED, chunk_color
 from lessons.collectives.theory import ring

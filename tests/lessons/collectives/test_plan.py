@@ -3,9 +3,10 @@
 import pytest
 
 from labkit.engine.errors import PlanError
+from labkit.theory.sizes import GIB, KIB, MIB
 from lessons import collectives
 from lessons.collectives.exercises import SYMPTOMS
-from lessons.collectives.plan import CLOCKS, KIB, MIB, VARIANTS
+from lessons.collectives.plan import CLOCKS, VARIANTS
 from lessons.collectives.theory import COLLECTIVES
 from lessons.collectives.worker.calls import CALLS
 from lessons.collectives.worker.nccl_tests import PROGRAMS
@@ -13,7 +14,6 @@ from lessons.collectives.worker.timing import CLOCKS as TIMERS
 
 GPU = {"device": "cuda", "gpus": 4}
 CPU = {"device": "cpu"}
-GIB = 2**30
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Each verdict of lab 09 follows its table: said where it holds, its opposite where it does not."""
 
 import pytest
-from made_collectives import GIB, MIB, made_ring, made_sweep, made_tests
+from made_collectives import made_ring, made_sweep, made_tests
 
+from labkit.theory.sizes import GIB, MIB
 from lessons import collectives
 
 

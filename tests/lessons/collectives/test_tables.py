@@ -4,10 +4,11 @@ import math
 
 import pytest
 from made import gpu_node, write_run
-from made_collectives import GIB, KIB, LINES, MIB, made_ring, made_sweep, made_tests
+from made_collectives import LINES, made_ring, made_sweep, made_tests
 
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
+from labkit.theory.sizes import GIB, KIB, MIB
 from lessons import collectives
 from lessons.collectives import tables
 from lessons.collectives.plan import VARIANTS, Trial

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from labkit.launching import launch
+from labkit.theory.sizes import GIB, MIB
 from lessons import collectives
 from lessons.collectives.theory import COLLECTIVES
 from lessons.collectives.worker import calls, nccl_tests, timing
@@ -17,7 +18,6 @@ from lessons.collectives.worker.calls import CALLS
 
 CPU = torch.device("cpu")
 PRINTED = Path(__file__).parents[2] / "fixtures" / "nccl-tests"
-MIB, GIB = 2**20, 2**30
 ALL_REDUCE = (PRINTED / "all_reduce.txt").read_text()
 SIZES = [64 * MIB, 256 * MIB, GIB]
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from labkit.theory.shapes import bert
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import bucket_count
 from labkit.theory.transformer import SIZES, transformer
 from lessons.ddp_from_scratch.tables import fit
-from lessons.ddp_from_scratch.theory import MIB, Overhead, exposed_s, fill, messages, timeline, waited_s
+from lessons.ddp_from_scratch.theory import Overhead, exposed_s, fill, messages, timeline, waited_s
 
 MODELS = [bert(128, 2, 1000, 64), bert(768, 12, 30522, 512), *(transformer(*SIZES[name][:3]) for name in SIZES)]
 COUNTS = [338, 190, 60, 12, 8]

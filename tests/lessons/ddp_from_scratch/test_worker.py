@@ -12,11 +12,11 @@ from torch import nn
 
 from labkit.launching import launch
 from labkit.repository import REPOSITORY
+from labkit.theory.sizes import MIB
 from labkit.worker.trace import GAP_US
 from labkit.worker.transformer import seeded_transformer
 from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
-from lessons.ddp_from_scratch.theory import MIB
 from lessons.ddp_from_scratch.worker.equality import Probe, samples_of
 from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 from lessons.ddp_from_scratch.worker.replicas import Bucketed

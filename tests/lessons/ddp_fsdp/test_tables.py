@@ -10,7 +10,7 @@ from made_ddp_fsdp import MEMORY, knobs_run, made_run, strategies_run, zero_run
 from labkit.provenance import fact
 from labkit.repository import REPOSITORY
 from labkit.tables.goals import scorecard_of
-from labkit.tables.ledgers import MIB
+from labkit.theory.sizes import MIB
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.plan import AsReported, Strategies, Trial
 

@@ -4,7 +4,7 @@ import pytest
 from pandas import concat
 
 from labkit.launching import launch
-from labkit.theory.training import STRATEGIES
+from labkit.plans import STRATEGIES
 from lessons import ddp_fsdp
 from lessons.ddp_fsdp.bugs import SYMPTOMS
 from lessons.ddp_fsdp.exercises import verdict_of

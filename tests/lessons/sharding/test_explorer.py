@@ -7,8 +7,9 @@ import pytest
 from labkit.charts.knobs import region
 from labkit.theory.gpt import SIZES, gpt
 from labkit.theory.memory import ITEMS
+from labkit.theory.sizes import GIB
 from lessons.sharding.explorer import LEFT, MEMORY_GIB, STRATEGIES, explore, picture
-from lessons.sharding.theory import COUNTS, GIB, fewest_gpus, fits_memory
+from lessons.sharding.theory import COUNTS, fewest_gpus, fits_memory
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

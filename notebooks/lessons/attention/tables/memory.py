@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.provenance import made_from, of_run
 from labkit.tables.rates import statuses
+from labkit.theory.sizes import MIB
 from lessons.attention.tables.speed import WIDTH, physics
 from lessons.attention.theory import (
     MOMENTS,
@@ -28,7 +29,6 @@ _PHASES = ("forward", "unsynchronised", "backward", "both")
 _MEMORY = [f"{moment}_mib" for moment in MOMENTS]
 _TENSORS = ["O", "L", "dQ", "dK", "dV"]
 TOLERANCES = {"float32": 1e-3, "bfloat16": 1e-2}
-_MIB = 2**20
 
 
 def plain(run: Run) -> pd.DataFrame:
@@ -78,7 +78,7 @@ def held(run: Run) -> pd.DataFrame:
     table = _settings(run).sort_values("sequence", kind="stable", ignore_index=True)
     table = table[[*_SETTING, "status", *_MEMORY]]
     points, on_gpu = list(table.itertuples()), run.plan.device == "cuda"
-    square = pd.Series([square_bytes(*_sizes(row), row.heads) / _MIB for row in points], table.index, dtype=float)
+    square = pd.Series([square_bytes(*_sizes(row), row.heads) / MIB for row in points], table.index, dtype=float)
     for moment in MOMENTS:
         rest_mib = pd.Series([_rest_mib(row, moment) for row in points], table.index)
         table[f"{moment}_formula_mib"] = [_formula_mib(row, moment, on_gpu) for row in points]
@@ -111,8 +111,8 @@ def errors(run: Run) -> pd.DataFrame:
 
 def _settings(run: Run) -> pd.DataFrame:
     """Return, per setting, the median ms of each phase, the MiB at each moment, the status, and the GPU's name."""
-    rows = run.rows.reindex(columns=[*dict.fromkeys([*run.rows, "phase", "ms", "kept_bytes", *_MEMORY[1:]])])
-    rows["kept_mib"] = rows["kept_bytes"] / _MIB
+    rows = run.rows_with(["phase", "ms", "kept_bytes", *_MEMORY[1:]])
+    rows["kept_mib"] = rows["kept_bytes"] / MIB
     ms = rows.pivot_table(index=_SETTING, columns="phase", values="ms", aggfunc="median")
     settings = rows.groupby(_SETTING, sort=False)
     table = settings[_MEMORY].max().join(ms.reindex(columns=_PHASES).add_suffix("_ms"))
@@ -133,7 +133,7 @@ def _formula_mib(row, moment: str, on_gpu: bool) -> float:
     if row.implementation not in SQUARES:
         return np.nan
     size = int(row.sequence), int(row.head_dim), WIDTH[row.precision]
-    return moment_bytes(row.implementation, moment, *size, **_form(row), on_gpu=on_gpu) / _MIB
+    return moment_bytes(row.implementation, moment, *size, **_form(row), on_gpu=on_gpu) / MIB
 
 
 def _rest_mib(row, moment: str) -> float:
@@ -141,13 +141,13 @@ def _rest_mib(row, moment: str) -> float:
     if row.implementation not in SQUARES:
         return 0.0
     linear = linear_bytes(row.implementation, moment, row.sequence, row.head_dim, WIDTH[row.precision], row.heads)
-    return (linear + mask_bytes(row.implementation, row.sequence, row.causal)) / _MIB
+    return (linear + mask_bytes(row.implementation, row.sequence, row.causal)) / MIB
 
 
 def _fits(row, gpu_mib: float) -> float:
     if row.implementation not in SQUARES or np.isnan(gpu_mib):
         return np.nan
-    return longest(row.implementation, gpu_mib * _MIB, int(row.head_dim), WIDTH[row.precision], **_form(row))
+    return longest(row.implementation, gpu_mib * MIB, int(row.head_dim), WIDTH[row.precision], **_form(row))
 
 
 def _gpu_mib(run: Run) -> float:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import fact, of_source
+from labkit.theory.sizes import MIB
 from lessons.attention.tables.speed import WIDTH, physics, rates
 from lessons.attention.theory import square_bytes
 
@@ -78,7 +79,7 @@ def printed_memory(attention: pd.DataFrame) -> pd.DataFrame:
     width, rows = WIDTH[_PRECISION], _BATCH * table["sequence"]
     square_mb = square_bytes(table["sequence"], table["sequence"], width, _BATCH) / 1e6
     shares = np.column_stack(
-        [square_mb, rows * table["head_dim"] * width / 1e6, rows / 1e6, np.full(len(table), 2**20 / 1e6)]
+        [square_mb, rows * table["head_dim"] * width / 1e6, rows / 1e6, np.full(len(table), MIB / 1e6)]
     )
     printed_mb, fitted = table["memory_gb"] * 1e3, table["sequence"] >= _FITTED
     fit = np.linalg.lstsq(shares[fitted], printed_mb[fitted])[0]

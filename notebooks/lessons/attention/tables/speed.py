@@ -11,6 +11,7 @@ import pandas as pd
 from labkit.node import limits
 from labkit.provenance import of_run
 from labkit.repository import RECORDED
+from labkit.theory.sizes import MIB
 from lessons.attention.plan import APART, OURS
 from lessons.attention.theory import PHASES, PRODUCTS, flops, least_bytes, scores, square_bytes
 
@@ -24,7 +25,7 @@ _UNITS = {"float32": ("tf32", "fp32"), "bfloat16": ("bf16",)}
 # These write N×N matrices and read them again. Not "compiled": torch.compile may put one fused kernel in their place.
 _WRITES_SCORES = ("plain", "by_hand")
 _PASSES = {"forward": 2, "backward": 1, "both": 3}  # over an N×N matrix: P written and read, and read in backward
-CACHE_BYTES = 126 * 2**20  # the largest L2 of any GPU with a datasheet here (B200); of an H100 or H200 it is 50 MiB
+CACHE_BYTES = 126 * MIB  # the largest L2 of any GPU with a datasheet here (B200); of an H100 or H200 it is 50 MiB
 
 
 def physics(table: pd.DataFrame) -> pd.DataFrame:

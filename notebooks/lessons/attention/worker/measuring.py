@@ -17,7 +17,8 @@ import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.engine.worker import Worker
-from labkit.worker.allocations import MIB, Meter
+from labkit.theory.sizes import MIB
+from labkit.worker.allocations import Meter
 from lessons.attention.worker.launching import DIRECT
 
 _PRODUCTS = (

@@ -11,9 +11,8 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+from labkit.theory.sizes import KIB
 from lessons.beyond_the_node.worker.link import sent_bytes
-
-KIB = 2**10
 
 
 def time_all_reduce(worker: Worker, point: SimpleNamespace) -> None:

@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.autograd.graph import register_multi_grad_hook
 
+from labkit.theory.sizes import MIB
 from labkit.theory.traffic import BUCKET, FIRST_BUCKET
-from lessons.ddp_from_scratch.theory import MIB, fill
+from lessons.ddp_from_scratch.theory import fill
 
 
 class Replicas(nn.Module):

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from labkit.engine.worker import Worker
+from labkit.theory.sizes import MIB
 from labkit.worker.clocks import Tape, fence
 from labkit.worker.settings import prepare as settle
 from labkit.worker.settings import release_memory, set_precision
@@ -21,7 +22,6 @@ from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 
 _LEARNING_RATE = 1e-4
 _PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")
-MIB = 2**20
 
 
 def prepare(worker: Worker) -> Transformer | None:

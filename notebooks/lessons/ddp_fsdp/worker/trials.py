@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from labkit.engine.worker import Worker
-from labkit.theory.training import ZERO
+from labkit.plans import ZERO
 from labkit.worker.bert import Bert, samples
 from labkit.worker.equality import mean_over_ranks, projection, sgd, weight_changes
 from labkit.worker.trainer import Trainer, batches

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from labkit.theory.sizes import MIB
 from lessons.optimizer_sharding.worker.states import full_states, load_states
 
 # They look at a parameter's shape, or at all parameters together: a part of one is not enough for them.
@@ -76,7 +77,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
             raise ValueError(f"{optimizer_class.__name__} needs whole parameters, and each rank has parts of them")
         self.optimizer_class, self.options, self.process_group = optimizer_class, options, group
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
-        self.bucket_bytes, self.buckets, self.placed = 2**20 * bucket_mib, [], set()
+        self.bucket_bytes, self.buckets, self.placed = MIB * bucket_mib, [], set()
         super().__init__(params, optimizer_class([torch.zeros(1)], **options).defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from labkit.engine.worker import Worker
+from labkit.theory.sizes import MIB
 from labkit.worker.clocks import fence
 from labkit.worker.counting import CollectiveCounter, SavedTensors
 from labkit.worker.strategies import held_bytes
@@ -28,7 +29,7 @@ _KINDS = {
     "adagrad": (torch.optim.Adagrad, {"lr": 1e-2}),
 }
 
-_SMALL_BYTES = 2**20  # of a gradient that is not worth a call of its own
+_SMALL_BYTES = MIB  # of a gradient that is not worth a call of its own
 
 
 def make_optimizer(
@@ -144,9 +145,6 @@ def _timings(worker: Worker, replica: Replica, work, ahead):
         fence(None)
 
     return worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before)
-
-
-MIB = 2**20
 
 
 def measure_memory(worker: Worker, point: SimpleNamespace) -> None:

@@ -68,7 +68,7 @@ def memory(run: Run) -> pd.DataFrame:
     Empty where the run had no GPU: a process's memory is mostly Python there.
     """
     columns = [*setting_knobs(run), "rank", "rank_layers", "peak_mib"]
-    rows = run.rows.reindex(columns=columns)
+    rows = run.rows_with(columns)
     rows = rows[rows["peak_mib"].notna()]
     table = rows.groupby(columns[:-1], sort=False)["peak_mib"].max().reset_index()
     return of_run(table, run)
@@ -132,7 +132,7 @@ def equality(run: Run) -> pd.DataFrame:
     than 0.001, a hundred times what float32 rounding gives (a GPU multiplies a smaller batch in another order).
     """
     columns = ["variant", "schedule", "split", "micro_batches"]
-    rows = run.rows.reindex(columns=[*columns, *ERRORS])
+    rows = run.rows_with([*columns, *ERRORS])
     table = rows.groupby(columns, sort=False)[ERRORS].max().reset_index()
     table["by_hand"] = table["variant"] == BY_HAND
     table["equal"] = (table[ERRORS].fillna(0) < 1e-3).all(axis=1)
@@ -145,7 +145,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     `clock_share` is claimed over the whole step's time, in the step where they are farthest apart; `gradient_ratio`
     gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
     """
-    rows = run.rows.reindex(columns=[*run.rows, *({"claimed_ms", *ERRORS} - {*run.rows})])
+    rows = run.rows_with(["claimed_ms", *ERRORS])
     rows = rows[~rows["warm_up"].astype(bool)].copy()
     rows["clock_share"] = rows["claimed_ms"] / rows["step_ms"]
     slowest = rows.groupby(["variant", "iteration"], sort=False)["step_ms"].max()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lessons.pipeline.theory.schedules import Step
-from lessons.pipeline.theory.simulator import Span, Times
+from lessons.pipeline.theory.simulator import Span, Times, gives
 
 RANK, PAIR = "one queue per rank", "one queue per pair of ranks"
 
@@ -40,7 +40,7 @@ def posted(order: list[list[Step]]) -> list[list[Step | Message]]:
     while any(todo):
         for rank, steps in enumerate(todo):  # one turn each
             if steps and (step := steps[0]):
-                kind, stage, i = _as_message(step)
+                kind, stage, i = gives(step)
                 to = stage + {"F": 1, "B": -1, "W": 0}[kind]
                 source = 2 * stage - to
                 if source != stage and 0 <= source <= last and (kind, source, i) not in placed:
@@ -53,10 +53,6 @@ def posted(order: list[list[Step]]) -> list[list[Step | Message]]:
                     lists[peer].append(Message("receive", (kind, to, i), rank))
             del steps[:1]
     return lists
-
-
-def _as_message(step: Step) -> tuple[str, int, int]:
-    return ("B" if step.kind == "I" else step.kind, step.stage, step.micro_batch)
 
 
 def _with_pauses(steps: list[Step]) -> list[Step | None]:
@@ -90,7 +86,7 @@ def simulate_posted(order: list[list[Step]], times: Times, queue: str = RANK) ->
                     if entry.what == "receive":
                         expected[rank].add(entry.key)
                 else:
-                    key = _as_message(entry)
+                    key = gives(entry)
                     if key in expected[rank] and key not in here:
                         break
                     start = max(free[rank], here.get(key, 0.0))

@@ -65,7 +65,7 @@ def simulate(order: list[list[Step]], times: Times) -> list[Span]:
                 start = max(free[rank], arrived)
                 free[rank] = start + times.of(step)
                 spans.append(Span(rank, *step, start, free[rank]))
-                done[_gives(step)] = (free[rank], rank)
+                done[gives(step)] = (free[rank], rank)
                 place[rank], moved = place[rank] + 1, True
     for rank, steps in enumerate(order):
         if place[rank] < len(steps):
@@ -85,7 +85,8 @@ def _needs(step: Step, last: int) -> list[tuple[str, int, int]]:
     return [("F", stage, i)] + ([("B", stage + 1, i)] if stage < last else [])
 
 
-def _gives(step: Step) -> tuple[str, int, int]:
+def gives(step: Step) -> tuple[str, int, int]:
+    """Return what others wait for once the step is done, as direction, stage and micro-batch: of I what B gives."""
     return ("B" if step.kind == "I" else step.kind, step.stage, step.micro_batch)
 
 

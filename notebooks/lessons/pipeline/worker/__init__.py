@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+from labkit.theory.sizes import MIB
 from labkit.worker.clocks import Clock, fence
 from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import set_precision
@@ -75,7 +76,7 @@ def _stream(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None
 def _record(worker: Worker, iteration: int, warm_up: bool, seconds: float, **more) -> None:
     """Append a step's row: its time, and the most memory that this rank's tensors took so far in the point."""
     if worker.device.type == "cuda":
-        more["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+        more["peak_mib"] = torch.cuda.max_memory_allocated() / MIB
     layers = sum(layers_of(worker.point.split)[worker.rank :: worker.point.ranks])
     worker.record(iteration=iteration, warm_up=warm_up, step_ms=1e3 * seconds, rank_layers=layers, **more)
 

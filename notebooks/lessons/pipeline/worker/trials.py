@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from labkit.engine.worker import Worker
+from labkit.theory.sizes import MIB
 from labkit.worker.bert import LABELS, Stage, loss_of
 from labkit.worker.clocks import fence
 from lessons.pipeline import bugs
@@ -159,5 +160,5 @@ def _time_transfer(worker: Worker, hidden: torch.Tensor) -> None:
                 work.wait()
         worker.synchronize()
         if not sends:
-            row = {"transfer_ms": 1e3 * (time.perf_counter() - start) / _TRANSFERS, "mib": hidden.nbytes / 2**20}
+            row = {"transfer_ms": 1e3 * (time.perf_counter() - start) / _TRANSFERS, "mib": hidden.nbytes / MIB}
             worker.record(part="transfer", iteration=iteration, warm_up=iteration < worker.plan.warm_ups, **row)

@@ -11,12 +11,13 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from labkit.engine.worker import Worker
-from labkit.worker.allocations import MIB, Meter
+from labkit.theory.sizes import MIB
+from labkit.worker.allocations import Meter
 from labkit.worker.strategies import after_gradient
 from lessons.precision_memory.theory.levers import LEVERS
 from lessons.precision_memory.worker.memory import Training, adamw
 
-_LEAST_MOVED = 2**20  # bytes of an activation that is worth a copy to the host
+_LEAST_MOVED = MIB  # bytes of an activation that is worth a copy to the host
 # What the selective checkpoint keeps: results of matrix products and of attention, by every backend's name for it.
 _DEAR = ("mm", "addmm", "bmm", "_scaled_dot_product")
 

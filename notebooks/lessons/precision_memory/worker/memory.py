@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from labkit.engine.worker import Worker
-from labkit.worker.allocations import MIB, Meter, record_allocations
+from labkit.theory.sizes import MIB
+from labkit.worker.allocations import Meter, record_allocations
 from labkit.worker.counting import SavedTensors
 from labkit.worker.transformer import Transformer
 from lessons.precision_memory.worker.numbers import precision_context

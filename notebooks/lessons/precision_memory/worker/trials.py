@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from labkit.engine.worker import Worker
-from labkit.worker.allocations import MIB, Meter
+from labkit.theory.sizes import MIB
+from labkit.worker.allocations import Meter
 from lessons.precision_memory import bugs
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.worker.memory import adamw, batch, model_of

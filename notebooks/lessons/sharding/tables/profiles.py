@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.provenance import made_from, of_run
-from labkit.tables.profile import MOMENT, point_in_words, rows_of
+from labkit.tables.profile import MOMENT, at_setting, point_in_words
 from labkit.tables.profile import profile as profile
 from labkit.tables.profile import trace_spans as trace_spans
 
@@ -26,9 +26,8 @@ def operators(run: Run, strategy: str, base: str, **setting: Any) -> pd.DataFram
     completes the totals. A kernel that only one side lists counts as 0 on the other, where it took less than the
     least listed one and is among the others.
     """
-    rows = rows_of(
-        run, "operator", ["strategy", "ranks", "point", "operator", "family", "calls", "total_us"], **setting
-    )
+    columns = ["strategy", "ranks", "point", "operator", "family", "calls", "total_us"]
+    rows = at_setting(run.entries("operator", columns), setting)
     sides = [rows[rows["strategy"] == name] for name in (strategy, base)]
     common = set.intersection(*(set(side["ranks"]) for side in sides))
     if not common:
@@ -78,7 +77,7 @@ def _mean(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_one(run: Run, entry: str, columns: list[str], setting: dict[str, Any]) -> pd.DataFrame:
-    rows = rows_of(run, entry, ["point", "rank", "strategy", "ranks", *columns], **setting)
+    rows = at_setting(run.entries(entry, ["point", "rank", "strategy", "ranks", *columns]), setting)
     rows = rows[(rows["point"] == rows["point"].min()) & (rows["rank"] == 0)]
     words = point_in_words(rows.iloc[0]) if len(rows) else ""
     return of_run(rows[columns].reset_index(drop=True), run, setting=words)

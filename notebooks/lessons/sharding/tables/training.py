@@ -20,6 +20,7 @@ from labkit.tables.rates import strategies as strategies
 from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import activations
 from labkit.theory.memory import ledger
+from labkit.theory.sizes import MIB
 from lessons.sharding.theory import project
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def ladder(run: Run) -> pd.DataFrame:
     table = rungs(run, per_sample=plan.sequence, unit="tokens")
     precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
     precision = precision.mask(precision.index.str.startswith("float8"), "float8")  # the peak of its products
-    steps = run.rows.reindex(columns=["knob", "sm_mhz", "warm_up"])
+    steps = run.rows_with(["sm_mhz", "warm_up"])
     table["sm_mhz"] = table["knob"].map(steps[steps["warm_up"] == 0].groupby("knob")["sm_mhz"].median())
     return utilised(table, run, table["knob"].map(precision))
 
@@ -68,7 +69,7 @@ def batches(run: Run) -> pd.DataFrame:
     for column in ("peak", "reserved"):
         table[f"{column}_mib"] = table["micro_batch"].map(held[column])
     due = {point.micro_batch: sum(forecast(plan, vars(point)).values()) for point in plan.points()}
-    table["predicted_mib"] = table["micro_batch"].map(due) / ledgers.MIB
+    table["predicted_mib"] = table["micro_batch"].map(due) / MIB
     return table
 
 
@@ -120,8 +121,8 @@ def accumulation(run: Run) -> pd.DataFrame:
     table = run.medians(by, "step_ms")
     rows = run.entries("traffic")
     rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
-    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / ledgers.MIB
-    peaks = run.entries("memory").reindex(columns=[*by, "peak_mib"]).groupby(by)["peak_mib"].max()
+    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / MIB
+    peaks = run.entries("memory", [*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     table = table.join(moved, on=by).join(peaks, on=by)
     columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
     wide = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
@@ -138,7 +139,7 @@ def reported(run: Run) -> pd.DataFrame:
     """
     table = strategies(run)
     table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
-    held = run.entries("memory").reindex(columns=["strategy", "peak_mib"])
+    held = run.entries("memory", ["strategy", "peak_mib"])
     table["peak_mib"] = table["strategy"].map(held.groupby("strategy")["peak_mib"].max())
     printed = published("gpt2_strategies").replace({"strategy": {"baseline": "single"}}).set_index("strategy")
     columns = {"printed_speedup": "speedup", "printed_peak_gb": "peak_memory_gb"}
@@ -164,11 +165,11 @@ def options(run: Run) -> pd.DataFrame:
     plan = run.plan
     by = ["strategy", "option"]
     table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
-    held = run.entries("memory").reindex(columns=[*by, "activations_mib", "peak_mib"])
+    held = run.entries("memory", [*by, "activations_mib", "peak_mib"])
     table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
     moved = run.entries("traffic")
     moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
-    sent = moved.groupby(by)["sent_bytes"].sum() / ledgers.MIB
+    sent = moved.groupby(by)["sent_bytes"].sum() / MIB
     for row in run.entries("compression").itertuples():
         sent[row.strategy, row.option] = sent[row.strategy, ""] * row.sent / row.gradients
     table = table.join(sent.rename("gradients_mib"), on=by)
@@ -221,7 +222,7 @@ def overlap(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return per variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
     columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
-    rows = run.entries("trial").reindex(columns=["rank", *columns])
+    rows = run.entries("trial", columns)
     return rows[rows["rank"] == 0][columns].reset_index(drop=True)
 
 
