@@ -22,6 +22,7 @@ MEASURED, RECORDED, PUBLISHED, THEORY, PREDICTED = "#0072B2", "#56B4E9", "#7F7F7
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 
 INK, QUIET, HAIRLINE = "#222222", "#6B6B6B", "#E3E3E3"
+DASHES: Any = (0, (4, 2))  # of a line beside the data: a limit, an ideal, a reference
 FOOTER_POINTS = 8
 
 STYLE = {

@@ -82,7 +82,7 @@ def memory_layers(ax: Axes, table: pd.DataFrame, scale: float = 1024, names: Map
     layers, colors = [table[f"{kind}_mib"] / scale for kind in kinds], [LAYERS[kind][1] for kind in kinds]
     ax.stackplot(table["t_ms"], layers, labels=labels, colors=colors, step="post", linewidth=0)
     if table["reserved_mib"].any():
-        style = {"color": canvas.INK, "lw": 1.2, "ls": (0, (4, 2)), "drawstyle": "steps-post", "label": "reserved"}
+        style = {"color": canvas.INK, "lw": 1.2, "ls": canvas.DASHES, "drawstyle": "steps-post", "label": "reserved"}
         ax.plot(table["t_ms"], table["reserved_mib"] / scale, **style)
     ax.set_ylim(0, 1.14 * max(table["reserved_mib"].max(), table["allocated_mib"].max()) / scale)
     _phases(ax, table)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-_DASHES = (0, (4, 2))
 _BOXES = ("#C3D5E3", "#DCE6EE")  # devices laid end to end, in turn
 
 
@@ -37,7 +36,7 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
     ax.grid(False)
     end = held_bars(ax, [0], dict(zip(parts["kind"], parts["gb"], strict=True)))
     states = fact(labels, "total_bytes") / GB
-    ax.axvline(states, color=canvas.THEORY, lw=1.2, ls=_DASHES, label="without activations")
+    ax.axvline(states, color=canvas.THEORY, lw=1.2, ls=canvas.DASHES, label="without activations")
     for lane, row in enumerate(labels.itertuples(), 1):
         for place in range(row.devices):
             ax.barh(lane, row.gb, left=place * row.gb, color=_BOXES[place % 2], height=BAR, edgecolor="white", lw=0.5)
@@ -85,7 +84,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
                 color=ink_like(color),
             )
     for unit, at in (("GB", size), ("GiB", size * GIB / GB)):
-        ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else _DASHES, lw=1.2, label=f"{size} {unit}")
+        ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else canvas.DASHES, lw=1.2, label=f"{size} {unit}")
     if published is not None:
         ax.axvline(published, color=canvas.PUBLISHED, ls=":", lw=1.6, label=f"published: more than {published:g}")
     guess_line(ax, guess)
@@ -180,7 +179,7 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
         table["fsdp_ms"] + table["tensor_ms"],
         color=canvas.COMMUNICATE,
         lw=1.2,
-        ls=_DASHES,
+        ls=canvas.DASHES,
         label="both in turn",
     )
     per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
@@ -189,7 +188,7 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
             continue
         color, marker = _WAYS[name]
         ax.plot(tokens, tokens * per_token, marker, ms=8, color=color, zorder=4)
-        ax.axvline(tokens, color=color, lw=1, ls=_DASHES)
+        ax.axvline(tokens, color=color, lw=1, ls=canvas.DASHES)
         ax.annotate(
             f"{name}: {units.count(round(tokens))}",
             (tokens, 0.03),

@@ -35,7 +35,6 @@ STYLES = {
 }
 _HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
 _BAD = canvas.PREDICTED
-_DASHES: Any = (0, (4, 2))
 _CROSS: Any = {"marker": "x", "color": canvas.QUIET, "ms": 8, "mew": 2, "ls": ""}
 _RING: Any = {"marker": "o", "ms": 12, "mfc": "none", "mec": _BAD, "mew": 1.6, "ls": ""}
 _PREDICTED_AT = 16384  # positions
@@ -63,7 +62,7 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
                 if len(gone) and moment == "backward":
                     ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label="out of memory", **_CROSS)
             if (gpu_mib := fact(table, "gpu_mib")) > 0:
-                ax.axhline(gpu_mib, color=canvas.THEORY, ls=_DASHES, lw=1.2)
+                ax.axhline(gpu_mib, color=canvas.THEORY, ls=canvas.DASHES, lw=1.2)
                 style: Any = {"va": "bottom", "fontsize": 9, "color": canvas.QUIET}
                 style |= {"transform": ax.get_yaxis_transform()}
                 ax.text(0.02, 1.1 * gpu_mib, f"the GPU's {units.count(gpu_mib)} MiB", **style)
@@ -85,7 +84,7 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
     for table, axes in pairs:
         table = table[table["head_dim"] == 64]
         for ax, phase in zip(axes, _PHASES, strict=True):
-            clocks = {phase: "-", "unsynchronised": _DASHES} if phase == "forward" else {phase: "-"}
+            clocks = {phase: "-", "unsynchronised": canvas.DASHES} if phase == "forward" else {phase: "-"}
             for name, group in table.groupby("implementation", sort=False):
                 color, marker = STYLES[str(name)]
                 for clock, dashes in clocks.items():
@@ -98,7 +97,7 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
                 style: Any = {"color": canvas.THEORY, "lw": 1.3, "label": "least time, plain"}
                 ax.plot(least["sequence"], least[f"{phase}_least_ms"], **style)
             _dress(ax, table, f"{phase}, d = 64")
-        axes[0].plot([], [], color=canvas.QUIET, lw=1.1, ls=_DASHES, label="clock without waiting")
+        axes[0].plot([], [], color=canvas.QUIET, lw=1.1, ls=canvas.DASHES, label="clock without waiting")
         canvas.logarithmic(axes[0].yaxis)
         shown = table[["forward_ms", "backward_ms", "unsynchronised_ms"]]
         axes[0].set(ylabel="ms (log)", ylim=(shown.min(axis=None) / 2, 2 * shown.max(axis=None)))
@@ -119,13 +118,13 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
             for (name, clock), line in group.groupby(["implementation", "clock"], sort=False):
                 color, marker = STYLES[name]
                 drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4}
-                drawn |= {"label": ATTENTION_NAMES[name]} if clock == "launched" else {"ls": _DASHES}
+                drawn |= {"label": ATTENTION_NAMES[name]} if clock == "launched" else {"ls": canvas.DASHES}
                 ax.plot(line["sequence"], scale * line["tflops"], **drawn)
             _out_of_memory(ax, group["sequence"][group["status"] != "ok"], 0.04)
             if pd.notna(peak := group["peak_tflops"].max()):
                 ax.axhline(peak, color=canvas.THEORY, lw=1.3, label="peak rate by datasheet")
             if "captured" in set(group["clock"]):
-                ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=_DASHES, label="captured clock")
+                ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock")
             _dress(ax, table, f"d = {head_dim}, {precision}")
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set_ylabel(f"{unit} (log)")
@@ -165,11 +164,11 @@ def sweep_chart(*tables: pd.DataFrame) -> Figure:
         rows = table[table["phase"] == "both"]
         for ax, (precision, of_precision) in zip(axes, rows.groupby("precision", sort=False), strict=True):
             for head_dim, group in of_precision.groupby("head_dim"):
-                for column, dashes in (("flash_ms", "-"), ("plain_ms", _DASHES)):
+                for column, dashes in (("flash_ms", "-"), ("plain_ms", canvas.DASHES)):
                     drawn: Any = {"color": _HEAD_DIMS[head_dim], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
                     drawn |= {"label": f"d = {head_dim}"} if column == "flash_ms" else {}
                     ax.plot(group["sequence"], group[column], **drawn)
-            for name, dashes in (("flash", "-"), ("plain", _DASHES)):
+            for name, dashes in (("flash", "-"), ("plain", canvas.DASHES)):
                 ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=ATTENTION_NAMES[name])
             _out_of_memory(ax, of_precision["sequence"][of_precision["plain_status"] != "ok"].unique(), 0.95)
             _dress(ax, table, precision)
@@ -191,7 +190,7 @@ def attention_chart(times: pd.DataFrame) -> Figure:
             number, first = ("first", True) if problem == "pytorch_attention" else ("second", False)
             kind = "compiled" if name == "compiled" else "eager"
             drawn: Any = {"color": STYLES[name][0], "marker": "o" if first else "s", "ms": 5, "lw": 1.3}
-            drawn |= {"ls": "-" if first else _DASHES, "label": f"{kind}, {number} table"}
+            drawn |= {"ls": "-" if first else canvas.DASHES, "label": f"{kind}, {number} table"}
             ax.plot(group["sequence"], group["ms"], **drawn)
         least = rows[rows["implementation"] == "by_hand"].drop_duplicates("sequence")
         ax.plot(least["sequence"], least["least_ms"], color=canvas.THEORY, lw=1.3, label="least time, eager")

@@ -150,7 +150,7 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
             if rows["gpu_ms"].notna().any():
                 ax.plot(x, rows["host_ms"], color=_HOST, marker=".", lw=1.2, label="kernels × time per launch")
                 ax.plot(x, rows["gpu_ms"], color=_GPU, marker=".", lw=1.2, label="the GPU's work (CUDA graph)")
-                dashed = {"color": _MODEL, "lw": 1.2, "ls": (0, (4, 2))}
+                dashed = {"color": _MODEL, "lw": 1.2, "ls": canvas.DASHES}
                 ax.plot(x, rows["predicted_ms"], label="model: the longer of both", **dashed)
             for scale in (ax.xaxis, ax.yaxis):
                 canvas.logarithmic(scale)

@@ -217,7 +217,6 @@ _COLORS = {
     "hsdp": canvas.SERIES[1],
 }
 _MODELS = (*(color for color in canvas.SERIES[:7] if color != canvas.PREDICTED), "#444444", "#7A4B9A", "#8A5A2B")
-_DASHES = (0, (4, 2))
 _UNSENT = 1e-3  # of a training's bytes: less is sent before the first exchange
 _ALMOST = 0.9  # an efficiency that many call good
 
@@ -276,7 +275,7 @@ def projection_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
         for strategy, line in table.groupby("strategy", sort=False):
             # HSDP often lies on DDP's two levels: one is broad, the other dashed.
-            form = {"hierarchical": {"lw": 4, "ms": 8, "alpha": 0.6}, "hsdp": {"ls": _DASHES}}.get(strategy, {})
+            form = {"hierarchical": {"lw": 4, "ms": 8, "alpha": 0.6}, "hsdp": {"ls": canvas.DASHES}}.get(strategy, {})
             look = {"color": _COLORS[strategy], "marker": "o", "ms": 5, "lw": 1.6, "label": NAMES[strategy]} | form
             ax.plot(line["gpus"], line[column], **look)
         counts = sorted(set(table["gpus"]))
@@ -307,7 +306,7 @@ def published_chart(table: pd.DataFrame) -> Figure:
             ax.plot(line["gpus"], line["least_gbit_per_s"], "o-", color=shades[model], ms=5, lw=1.3, label=model)
         named = rows["link_gbit_per_second"].dropna()
         if not named.empty:
-            ax.axhline(named.iloc[0], color=canvas.THEORY, ls=_DASHES, lw=1.3, label="the named link")
+            ax.axhline(named.iloc[0], color=canvas.THEORY, ls=canvas.DASHES, lw=1.3, label="the named link")
         ax.set_xscale("log", base=2)
         counts = sorted(set(rows["gpus"]))
         ax.set_xticks(counts, [str(count) for count in counts])

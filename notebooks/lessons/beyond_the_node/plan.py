@@ -47,6 +47,10 @@ class OverNodes(Plan):
     def on_gpus(cls) -> bool:
         return on_a_cluster() and super().on_gpus()
 
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        return super().small(**{"link_mbit": _rates()} | knobs)
+
     def require_rates(self) -> None:
         """Raise PlanError unless the rates are whole numbers, 0 or more."""
         if not self.link_mbit or not all(isinstance(rate, int) and rate >= 0 for rate in self.link_mbit):
@@ -84,10 +88,6 @@ class Messages(OverNodes):
                 for kib in self.kib:
                     yield {"place": place, "link_mbit": rate, "kib": kib}
 
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return super().small(**{"link_mbit": _rates()} | knobs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Training(OverNodes, TransformerPlan):
@@ -104,10 +104,6 @@ class Training(OverNodes, TransformerPlan):
     def validate(self) -> None:
         super().validate()
         self.require_rates()
-
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return super().small(**{"link_mbit": _rates()} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from labkit.charts.ink import ink_on, shade
 from labkit.provenance import fact, sources
 from labkit.story import units
 from labkit.theory.sizes import GIB, KIB, MB
-from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, START, Step, bus_factor, hops
+from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, NAMES, START, Step, backends, bus_factor, hops
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 # The reader's prediction keeps its colour to itself.
 COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
 MOVED = canvas.COMMUNICATE
-_NAMES = {"nccl": "NCCL", "gloo": "gloo"}
 _MARKERS = {"nccl": "o", "gloo": "s"}
-_DASHES = (0, (4, 2))
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
 _OTHER_CLOCKS = {"one call": ("^", "one call, waited for"), "captured": ("D", "replayed from a CUDA graph")}
 _SMALLEST, _LARGEST = KIB, GIB  # bytes that the reader predicts
@@ -55,16 +53,12 @@ def _widest(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["ranks"] == rows.groupby("backend")["ranks"].transform("max")]
 
 
-def _backends(rows: pd.DataFrame) -> list[str]:
-    return [backend for backend in _NAMES if backend in set(rows["backend"])]
-
-
-def _title(layers: Sequence[parts.Layer], backends: Sequence[str]) -> str:
+def _title(layers: Sequence[parts.Layer], libraries: Sequence[str]) -> str:
     """Return whose run a panel shows, by which libraries, and among how many."""
     table = layers[-1].table
     name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
     ends = "CPU processes" if fact(table, "small") else "GPUs"
-    return f"{name}: {' and '.join(_NAMES[backend] for backend in backends)}, {_widest(table)['ranks'].max()} {ends}"
+    return f"{name}: {' and '.join(NAMES[backend] for backend in libraries)}, {_widest(table)['ranks'].max()} {ends}"
 
 
 def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
@@ -77,14 +71,14 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
     for ax, layers in zip(axes, shown, strict=True):
         top = layers[-1]
         rows = _widest(top.table[top.table["collective"] == _ALL_REDUCE])
-        backends = _backends(rows)
+        libraries = backends(rows["backend"])
         for layer in layers:
-            _times_layer(ax, layer, backends)
+            _times_layer(ax, layer, libraries)
         _mark_sizes(ax, rows["bytes"], most=12 // len(shown))
-        _mark_regions(ax, rows[(rows["backend"] == backends[0]) & (rows["clock"] == _CLOCK)]["knee_bytes"].iloc[0])
+        _mark_regions(ax, rows[(rows["backend"] == libraries[0]) & (rows["clock"] == _CLOCK)]["knee_bytes"].iloc[0])
         if any(layer.recorded for layer in layers) and (value := getattr(guess, "value", guess)):
             ax.plot(_SMALLEST, value, "d", color=canvas.PREDICTED, ms=8, zorder=4, ls="", label="your prediction")
-        ax.set_title(_title(layers, backends))
+        ax.set_title(_title(layers, libraries))
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylim(top=axes[0].get_ylim()[1] * 6)  # the regions' names stand above all data
     axes[0].set_ylabel("all-reduce, µs per call (log)")
@@ -93,13 +87,13 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
     return canvas.finish(figure, sources(here, recorded))
 
 
-def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
+def _times_layer(ax: Axes, layer: parts.Layer, libraries: Sequence[str]) -> None:
     rows = _widest(layer.table[layer.table["collective"] == _ALL_REDUCE])
-    for backend in backends:
+    for backend in libraries:
         of_backend = rows[rows["backend"] == backend]
         line = of_backend[of_backend["clock"] == _CLOCK]
         look = {"color": layer.color, "marker": _MARKERS[backend], "ls": "", "zorder": 1 if layer.behind else 3}
-        label = f"{layer.label}, {_NAMES[backend]}, calls in flight"
+        label = f"{layer.label}, {NAMES[backend]}, calls in flight"
         _marks(ax, line["bytes"], line["median_us"], line["spread_us"], label=label, **look)
         if layer.behind:
             continue
@@ -109,7 +103,7 @@ def _times_layer(ax: Axes, layer: parts.Layer, backends: Sequence[str]) -> None:
             ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], color=canvas.THEORY, lw=1.3, zorder=2)
         for clock, (marker, name) in _OTHER_CLOCKS.items():
             other = of_backend[of_backend["clock"] == clock]
-            if backend == backends[0] and len(other):
+            if backend == libraries[0] and len(other):
                 ax.plot(other["bytes"], other["median_us"], marker, mfc="none", color=canvas.QUIET, ms=5, label=name)
 
 
@@ -132,7 +126,7 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
     shown = parts.run_panels(here, recorded)
     figure, axes = parts.panels(len(shown), height=4.4)
     for ax, layers in zip(axes, shown, strict=True):
-        backend = _backends(layers[-1].table)[0]
+        backend = backends(layers[-1].table["backend"])[0]
         for layer in layers:
             rows = layer.table[(layer.table["clock"] == _CLOCK) & (layer.table["backend"] == backend)]
             rows = _widest(rows)
@@ -174,14 +168,14 @@ def reports_chart(
     for (backend, processes), rows in times.groupby(["backend", "processes"], sort=False):
         marker = {2: "o", 4: "^", 6: "s"}[processes]
         look = {"color": canvas.PUBLISHED, "ms": 6, "mfc": "none" if backend == "gloo" else canvas.PUBLISHED}
-        label = f"report, {_NAMES[backend]}, {processes} processes"
+        label = f"report, {NAMES[backend]}, {processes} processes"
         ax.plot(MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
     for table, color, name in ((recorded, canvas.RECORDED, "recorded run"), (here, canvas.MEASURED, "this run")):
         if table is None:
             continue
         rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK) & (table["ranks"] == 2)]
         for backend, line in rows.dropna(subset="median_us").groupby("backend", sort=False):
-            look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {_NAMES[backend]}, 2 ranks"}
+            look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {NAMES[backend]}, 2 ranks"}
             _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
     least = times[(times["backend"] == "nccl") & (times["processes"] == 2)]
     ax.plot(MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
@@ -218,7 +212,7 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
     for ax, largest in zip(axes, (False, True), strict=True):
         sizes = {}
         counts = range(2, most + 1)
-        for name, term, style in (("latency", hops, "-"), ("transfer", bus_factor, _DASHES)):
+        for name, term, style in (("latency", hops, "-"), ("transfer", bus_factor, canvas.DASHES)):
             growth = [term(_ALL_REDUCE, ranks) / term(_ALL_REDUCE, 2) for ranks in counts]
             ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=style, label=f"a ring's {name}")
         for table in (here, *recorded):
@@ -228,8 +222,8 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
             megabytes = (max if largest else min)(published["megabytes"])
             line = rows[rows["megabytes"] == megabytes].sort_values("processes")
             if len(line):
-                look = {"color": canvas.PUBLISHED, "marker": _MARKERS[backend], "ms": 5, "lw": 1.2, "ls": _DASHES}
-                label = f"report, {_NAMES[backend]}"
+                look = {"color": canvas.PUBLISHED, "marker": _MARKERS[backend], "ms": 5, "lw": 1.2, "ls": canvas.DASHES}
+                label = f"report, {NAMES[backend]}"
                 ax.plot(line["processes"], line["seconds"] / line["seconds"].iloc[0], label=label, **look)
                 sizes["report"] = f"{megabytes:g} MB"
         titles = [f"{who}: {size}" for who, size in sizes.items()]
@@ -257,7 +251,7 @@ def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str)
         if of_backend["ranks"].min() != 2 or of_backend["ranks"].max() == 2:
             continue
         size = of_backend["bytes"].max() if largest else of_backend["bytes"].min()
-        line, label = of_backend[of_backend["bytes"] == size].sort_values("ranks"), f"{name}, {_NAMES[str(backend)]}"
+        line, label = of_backend[of_backend["bytes"] == size].sort_values("ranks"), f"{name}, {NAMES[str(backend)]}"
         times = 1 / line["median_us"].iloc[0]
         look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
         _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)

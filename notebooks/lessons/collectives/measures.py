@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from labkit.engine.run import Run
 
-LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 _ON_CARD = ("all-reduce", "all-gather", "all-to-all")
 
 
@@ -70,7 +69,7 @@ def _over_nccl_tests(collective: str) -> Shown:
 
     def measured(run: Run) -> Measured | None:
         table = tables.against(run)
-        rows = table[(table["collective"] == collective) & (table["bytes"] >= LARGE_BYTES)]
+        rows = table[(table["collective"] == collective) & (table["bytes"] >= tables.LARGE_BYTES)]
         if rows.empty or rows["ratio"].isna().any():
             return None
         lowest = rows.loc[rows["ratio"].idxmin()]

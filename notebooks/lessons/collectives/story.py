@@ -13,21 +13,18 @@ from labkit.provenance import fact, run_name
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
-from labkit.theory.sizes import MIB
 from lessons.collectives import tables
-from lessons.collectives.theory import bus_factor, hops
+from lessons.collectives.theory import NAMES, backends, bus_factor, hops
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_NAMES = {"nccl": "NCCL", "gloo": "gloo"}
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
 _CLOCKS = {"in flight": "in flight", "one call": "one call, waited for", "captured": "from a CUDA graph"}
 _FLAT = 1.25  # times as long: the size hardly matters
 _GOOD = 0.1  # a line that is nowhere further off fits
 _BEYOND = 1.25  # times as much as a ring's larger term
 _LITTLE = 0.4  # of a call in flight: what is left of it without the host
-_LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 
 
 def start_up(times: pd.DataFrame) -> Markdown:
@@ -68,12 +65,12 @@ def smallest(table: pd.DataFrame) -> Markdown:
     Takes `bandwidths`; of a run with two libraries, the faster one.
     """
     rows = _widest(table)
-    line = _in_flight(rows, _backends(rows)[0])
+    line = _in_flight(rows, backends(rows["backend"])[0])
     first, last = line.iloc[0], line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]].iloc[-1]
     small = rows[rows["bytes"] == first["bytes"]]
     shown = pd.DataFrame(
         {
-            "library": small["backend"].map(_NAMES),
+            "library": small["backend"].map(NAMES),
             "clock": small["clock"].map(_CLOCKS),
             "µs per call": small["median_us"],
             "± µs": small["spread_us"],
@@ -103,7 +100,7 @@ def _falls(line: pd.DataFrame) -> bool:
 def first_call(table: pd.DataFrame) -> Markdown:
     """Say what the very first call of a run took beside a later one; takes `bandwidths`."""
     rows = _widest(table)
-    row = _in_flight(rows, _backends(rows)[0]).iloc[0]
+    row = _in_flight(rows, backends(rows["backend"])[0]).iloc[0]
     first, later = _us(row["first_us"]), _us(row["median_us"])
     if pd.isna(row["first_us"]) or row["first_us"] < 2 * row["median_us"]:
         return verdict(f"{run_name(table)}: the very first call took {first}, no longer than twice a later one.")
@@ -125,7 +122,7 @@ def knee(table: pd.DataFrame) -> Markdown:
     shown = pd.DataFrame(
         [
             (
-                _NAMES[name[0]],
+                NAMES[name[0]],
                 name[1],
                 line["alpha_us"],
                 line["beta_gb_per_s"],
@@ -136,7 +133,7 @@ def knee(table: pd.DataFrame) -> Markdown:
         ],
         columns=["library", "collective", "α, µs per call", "β, GB/s", "knee", "largest miss"],
     )
-    line = _in_flight(rows, _backends(rows)[0])
+    line = _in_flight(rows, backends(rows["backend"])[0])
     worst = line.loc[line["residual"].abs().idxmax()]
     knees = f"from {_knee_of(line)} on, bytes count for more than latency"
     if _knee_of(line) is None:
@@ -154,7 +151,7 @@ def knee(table: pd.DataFrame) -> Markdown:
 def libraries(table: pd.DataFrame) -> Markdown:
     """Say how many times as long gloo takes as NCCL, at the smallest and the largest message; takes `bandwidths`."""
     rows = _widest(table)
-    nccl, gloo = (_in_flight(rows, name).set_index("bytes") for name in _NAMES)
+    nccl, gloo = (_in_flight(rows, name).set_index("bytes") for name in NAMES)
     sizes = nccl.index.intersection(gloo.index)
     if sizes.empty:
         return verdict("One library alone was measured: two need GPUs.")
@@ -173,7 +170,7 @@ def reached(table: pd.DataFrame) -> Markdown:
     """Say what the largest messages reach of the links, and who is above a ring's bound; takes `bandwidths`."""
     wrong = int(((table["status"] != "ok") | (table["verdict"] == "impossible")).sum())
     rows = _widest(table, None)
-    rows = rows[(rows["backend"] == _backends(rows)[0]) & (rows["clock"] == _CLOCK)]
+    rows = rows[(rows["backend"] == backends(rows["backend"])[0]) & (rows["clock"] == _CLOCK)]
     rows = rows[rows["bytes"] == rows["bytes"].max()].sort_values("bus_gb_per_s", ascending=False)
     share = rows["share_of_limit"]
     names = {"bus_gb_per_s": "bus bandwidth, GB/s", "algorithm_gb_per_s": "algorithm bandwidth, GB/s"}
@@ -213,7 +210,7 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
     """Return per library and message: run, size, ranks, growth, a ring's two, growth as a number, its kind."""
     name = run_name(table).lower()
     rows, grown = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), []
-    for backend in _backends(rows):
+    for backend in backends(rows["backend"]):
         of_backend = rows[rows["backend"] == backend]
         few, many = of_backend["ranks"].min(), of_backend["ranks"].max()
         terms = {
@@ -234,7 +231,7 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
             else:
                 kind = f"grows more like a ring's {near}"
             graph = ", from a CUDA graph" if clock != _CLOCK else ""
-            head = (f"{name}, {_NAMES[backend]}{graph}", units.exact_size(size), f"{few} to {many}", units.times(ratio))
+            head = (f"{name}, {NAMES[backend]}{graph}", units.exact_size(size), f"{few} to {many}", units.times(ratio))
             grown.append((*head, *map(units.times, terms.values()), ratio, kind))
     return grown
 
@@ -260,7 +257,7 @@ def beside_nccl_tests(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 
 def _least(table: pd.DataFrame) -> str:
-    ratios = table.loc[table["bytes"] >= _LARGE_BYTES, "ratio"].dropna()
+    ratios = table.loc[table["bytes"] >= tables.LARGE_BYTES, "ratio"].dropna()
     return f"at least {units.number(ratios.min())}" if len(ratios) else "no comparable part"
 
 
@@ -275,7 +272,7 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 def _fastest(runs: Mapping[str, Run]) -> pd.DataFrame:
     """Return the faster library's all-reduces in flight with the most ranks."""
     rows = _widest(tables.bandwidths(runs["sweep"]))
-    return _in_flight(rows, _backends(rows)[0])
+    return _in_flight(rows, backends(rows["backend"])[0])
 
 
 def _few_large(runs: Mapping[str, Run]) -> str:
@@ -339,11 +336,6 @@ def _widest(table: pd.DataFrame, collective: str | None = _ALL_REDUCE) -> pd.Dat
 def _in_flight(rows: pd.DataFrame, backend: str) -> pd.DataFrame:
     chosen = (rows["backend"] == backend) & (rows["clock"] == _CLOCK) & (rows["collective"] == _ALL_REDUCE)
     return rows[chosen].sort_values("bytes")
-
-
-def _backends(rows: pd.DataFrame) -> list[str]:
-    """Return the libraries that were measured, NCCL first."""
-    return [name for name in _NAMES if name in set(rows["backend"])]
 
 
 def _us(value: float) -> str:

@@ -11,13 +11,14 @@ from labkit.node import limits
 from labkit.provenance import made_from, of_run
 from labkit.tables.rates import statuses
 from labkit.theory.alpha_beta import fit
-from labkit.theory.sizes import GB
+from labkit.theory.sizes import GB, MIB
 from lessons.collectives import theory as ring
 from lessons.collectives.theory import algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
+LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 _LINE = ["backend", "collective", "ranks"]
 _SETTING = [*_LINE, "clock", "bytes"]
 _FITTED = ["alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes"]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from labkit.theory.sizes import GB
+
+NAMES = {"nccl": "NCCL", "gloo": "gloo"}
+
+
+def backends(found: Iterable[str]) -> list[str]:
+    """Return the libraries that are among these, NCCL first."""
+    known = set(found)
+    return [backend for backend in NAMES if backend in known]
 
 
 def reduce_scatter(rank: int, step: int, ranks: int) -> tuple[int, int]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DASHES = (0, (4, 2))
 _PRINTED = {  # the report's name → the strategy, if the report makes clear which one, and our name
     "naive": ("naive", "naive"),
     "flat": ("flat", "flat"),
@@ -51,7 +50,7 @@ def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
     more = {"color": canvas.COMMUNICATE, "label": "longer than that", "spread": table["spread_step_ms"]}
     parts.bars(ax, longer, start=end, **more)
     for step_ms in table.loc[table["strategy"] == "ddp", "step_ms"].dropna():
-        ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label=NAMES["ddp"])
+        ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=canvas.DASHES, label=NAMES["ddp"])
     longest_ms = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()
     for place, row in enumerate(table.itertuples()):
         spread = f" ± {units.number(row.spread_step_ms, 2)}" if row.spread_step_ms > 0 else ""
@@ -121,7 +120,7 @@ def flights_chart(
         ends_ms.append(1e3 * flights[-1].end_s)
         later = units.seconds(exposed_s(flights, backward_ms / 1e3))
         ax.text(ends_ms[-1], row, f"  + {later}", va="center", fontsize=9)
-    ax.axvline(backward_ms, color=canvas.INK, lw=1.2, ls=_DASHES, label="end of a backward that sends nothing")
+    ax.axvline(backward_ms, color=canvas.INK, lw=1.2, ls=canvas.DASHES, label="end of a backward that sends nothing")
     colors = {"backward": canvas.COMPUTE, "a call stops backward": canvas.WAIT, "on the link": canvas.COMMUNICATE}
     parts.swatches(ax, colors)
     ax.set(xlim=(0, 1.17 * max(ends_ms)), xlabel="ms since backward began", title="Sending during backward: computed")
@@ -166,7 +165,7 @@ def _sweep(ax: Axes, table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame)
     ax.plot(line["mean_mib"], line["fitted_ms"], color=canvas.THEORY, lw=1.4, label="n·o + s/(n·w), fitted")
     for best in fit[fit["optimum_mib"].notna()].itertuples():
         ax.plot(best.optimum_mib, best.optimum_ms, "v", ms=10, mfc="none", color=canvas.THEORY, label="its best size")
-    references = (("none_ms", NAMES["none"], canvas.COMPUTE, ":"), ("ddp_ms", NAMES["ddp"], canvas.INK, _DASHES))
+    references = (("none_ms", NAMES["none"], canvas.COMPUTE, ":"), ("ddp_ms", NAMES["ddp"], canvas.INK, canvas.DASHES))
     for name, label, color, dashes in references:
         if pd.notna(step_ms := fact(table, name)):
             ax.axhline(step_ms, color=color, lw=1.4, ls=dashes, label=label)

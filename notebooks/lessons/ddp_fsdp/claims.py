@@ -13,15 +13,13 @@ from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published, report_names
-from labkit.theory.shapes import bert
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import through_a_link, traffic
-from lessons.ddp_fsdp.tables import holdings, per_sample, printed_differences, printed_per_sample, printed_runs
+from lessons.ddp_fsdp.tables import MODEL, holdings, per_sample, printed_differences, printed_per_sample, printed_runs
 
 FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 RECORDED = "h200x2/ddp_fsdp/asreported"
 _H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
-_MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
 _GPUS = 4
 _STATE_BYTES = 16  # per parameter in float32: itself, its gradient and AdamW's two states
 _RESOLVED = 2.0  # standard errors
@@ -123,17 +121,17 @@ FIGURES = {
     "slower_at_64_in_the_other": _slower(EIGHT, 64),
     "sent_by_ddp": Figures(
         lambda: _stated_number(EIGHT, "sent by DDP between GPUs"),
-        lambda: through_a_link(traffic(_MODEL, "ddp", _GPUS), _GPUS) / 1e6,
+        lambda: through_a_link(traffic(MODEL, "ddp", _GPUS), _GPUS) / 1e6,
         ge,
     ),
-    "parameters": Figures(lambda: _stated_number(EIGHT, "parameters"), lambda: 4 * _MODEL.parameters / 1e6, _SAME),
+    "parameters": Figures(lambda: _stated_number(EIGHT, "parameters"), lambda: 4 * MODEL.parameters / 1e6, _SAME),
     "fused_attention": Figures(partial(_printed_mb, EIGHT), partial(_by_attention, "fused"), _undecided_unless(_SAME)),
     "share_by_memory": Figures(lambda: _GPUS * _printed_mb(EIGHT), partial(_printed_mb, FOUR), _SAME),
     "shared_batch": Figures(lambda: 64 / _GPUS, _shared, _undecided_unless(eq)),
     "slower_at_64": _slower(FOUR, 64),
     "saving": Figures(
         lambda: round(_saved_mib(FOUR, 64)),
-        lambda: (1 - 1 / _GPUS) * _STATE_BYTES * _MODEL.parameters / MIB,
+        lambda: (1 - 1 / _GPUS) * _STATE_BYTES * MODEL.parameters / MIB,
         lambda printed, recomputed: printed <= 1.02 * recomputed,
     ),
     "saving_by_batch": Figures(

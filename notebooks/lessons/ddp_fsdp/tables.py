@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lessons.ddp_fsdp.plan import Bert
 
 _SEEDS, _RESOLVED = 3, 2.0  # of the reports; standard errors (Student's t with two times three seeds asks for 2.8)
-_MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
+MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
 REPORTED_GPUS = 4
 _SETTING = ["strategy", "ranks", "batch", "precision", "fused", "compiled"]
 
@@ -96,8 +96,8 @@ def holdings(ranks: int = 4, batch: int = 16) -> pd.DataFrame:
     kept = bert_activations(12, 768, 12, batch, 512)
     rows = []
     for strategy in STRATEGIES:
-        items = {item: held / MIB for item, held in ledger(_MODEL, strategy, ranks, kept).items()}
-        link = through_a_link(traffic(_MODEL, strategy, ranks), ranks) / MIB
+        items = {item: held / MIB for item, held in ledger(MODEL, strategy, ranks, kept).items()}
+        link = through_a_link(traffic(MODEL, strategy, ranks), ranks) / MIB
         rows.append({"strategy": strategy} | items | {"predicted": sum(items.values()), "link_mib": link})
     source = f"theory: BERT-base, {ranks} ranks, {batch} samples of 512 tokens per rank, float32, AdamW"
     return of_source(pd.DataFrame(rows), source, ranks=ranks)
@@ -203,7 +203,7 @@ def printed_per_sample() -> dict[str, float]:
         if len(runs) > 1:
             sizes[name] = (most["peak_bytes"] - least["peak_bytes"]) / (most["global_batch"] - least["global_batch"])
         else:
-            sizes[name] = (most["peak_bytes"] - 16 * _MODEL.parameters) / (most["global_batch"] / REPORTED_GPUS)
+            sizes[name] = (most["peak_bytes"] - 16 * MODEL.parameters) / (most["global_batch"] / REPORTED_GPUS)
     return {name: size_bytes / 1e6 for name, size_bytes in sizes.items()}
 
 

@@ -114,7 +114,7 @@ _BUBBLES = {  # colour, marker, its size, and how many rows aside, so that all s
     "measured": (canvas.MEASURED, "o", 60, 0.16),
 }
 _FAR_BELOW = 0.1  # of the largest published rate
-_LIMIT = {"ls": (0, (4, 2)), "lw": 1.1}
+_LIMIT = {"ls": canvas.DASHES, "lw": 1.1}
 
 
 def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, guess: Any = None) -> Figure:

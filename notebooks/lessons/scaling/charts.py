@@ -37,7 +37,6 @@ _WAYS = {
     "trace": ("the trace", "s", canvas.SERIES[2]),
     "hooks": ("hooks", "D", canvas.SERIES[3]),
 }
-_DASHES = (0, (4, 2))
 
 
 def laws_chart() -> Figure:
@@ -45,7 +44,7 @@ def laws_chart() -> Figure:
     figure, axes = parts.panels(2, height=3.9, sharey=True)
     gpus, counts = np.linspace(1, 16, 100), (1, 2, 4, 8, 16)
     for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
-        ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
+        ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
         for share, color in zip((0.01, 0.05, 0.2), _BATCHES, strict=False):
             ax.plot(gpus, [speedup(share, count) for count in gpus], color=color, label=f"{100 * share:g} % serial")
         _gpu_axis(ax, counts)
@@ -101,7 +100,7 @@ def scaling_chart(
 def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, most: int) -> None:
     """Draw one law's points and fitted lines, a colour per batch."""
     gpus = np.linspace(1, most, 60)
-    ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=_DASHES, label="ideal")
+    ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
     fitted = dict(zip(fits["fixed"], fits["share"], strict=True))
     for fixed, line in table.groupby("fixed"):
         color = _BATCHES[int(math.log2(int(str(fixed)))) % len(_BATCHES)]  # a batch has one colour in all charts

@@ -41,7 +41,7 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
         _rungs(ax, table, table["tokens_per_s"], table["spread_tokens_per_s"].fillna(0.0))
         if ax is axes[-1]:
             if published is not None:
-                ax.axvline(published, color=canvas.PUBLISHED, ls=(0, (4, 2)), lw=1.4, label="published")
+                ax.axvline(published, color=canvas.PUBLISHED, ls=canvas.DASHES, lw=1.4, label="published")
             parts.guess_line(ax, guess)
         ax.set(title=where(table), xlabel="tokens/second")
         ax.xaxis.set_major_locator(MaxNLocator(4))

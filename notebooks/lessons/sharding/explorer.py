@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from labkit.theory.training import STRATEGIES
+
 from labkit.charts import ledgers, svg
 from labkit.charts.knobs import with_picture
 from labkit.story import units
@@ -15,7 +17,6 @@ from lessons.sharding.theory import COUNTS, fewest_gpus, fits_memory
 if TYPE_CHECKING:
     import ipywidgets
 
-STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 # As nvidia-smi prints it.
 MEMORY_GIB = {"A100 40 GB": 40.0, "H100 80 GB": 79.6, "H200 141 GB": 140.4, "B200 180 GB": 179.1}
 LEFT = 80  # pixels of the room for names

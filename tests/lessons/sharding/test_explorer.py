@@ -3,12 +3,13 @@
 import re
 
 import pytest
+from labkit.theory.training import STRATEGIES
 
 from labkit.charts.knobs import region
 from labkit.theory.gpt import SIZES, gpt
 from labkit.theory.memory import ITEMS
 from labkit.theory.sizes import GIB
-from lessons.sharding.explorer import LEFT, MEMORY_GIB, STRATEGIES, explore, picture
+from lessons.sharding.explorer import LEFT, MEMORY_GIB, explore, picture
 from lessons.sharding.theory import COUNTS, fewest_gpus, fits_memory
 
 

@@ -19,12 +19,11 @@ from torch.utils.flop_counter import flop_registry
 from labkit.engine.worker import Worker
 from labkit.theory.intervals import length
 from labkit.theory.kernels import family, short_name
-from labkit.worker.trace import TIMED_STEPS, device_events, event_intervals_us, host_events
+from labkit.worker.trace import MOST_KERNELS, TIMED_STEPS, device_events, event_intervals_us, host_events
 from lessons.benchmarking.plan import PHASES
 from lessons.benchmarking.theory import attention_work
 from lessons.benchmarking.worker.steps import TrainingLoop
 
-_LISTED = 25  # kernels with a row of their own; the rest is one row
 _PART_CALLS = 10
 # Attention on a CPU, which torch's own counter does not know: two products forward, five backward.
 _CPU_ATTENTION = {
@@ -126,10 +125,10 @@ def _record_account(worker: Worker, phase: str, work: Callable) -> None:
     for event in steps_seen.events:
         times_us[short_name(event.name), family(event.name)].append(event.time_range.elapsed_us())
     ordered = sorted(times_us.items(), key=lambda item: -sum(item[1]))
-    for (name, kind), calls in ordered[:_LISTED]:
+    for (name, kind), calls in ordered[:MOST_KERNELS]:
         _record_kernel(worker, phase, name, kind, calls, steps)
     rest: dict[str, list[float]] = defaultdict(list)
-    for (_, kind), calls in ordered[_LISTED:]:
+    for (_, kind), calls in ordered[MOST_KERNELS:]:
         rest[kind] += calls
     for kind, calls in rest.items():
         _record_kernel(worker, phase, "others", kind, calls, steps)
