@@ -160,6 +160,15 @@ def test_medians_of_points_that_all_ran_out_of_memory(create):
     assert row["seconds"] != row["seconds"], "NaN"
 
 
+def test_entries_have_the_columns_that_are_asked_for_where_nothing_was_measured(create):
+    run = create("oom")
+    run.append(0, {"point": 0, "seed": 0, "fault": "oom", "status": "out of memory"})
+    assert run.entries("memory", ["fault", "peak_mib"]).empty
+    run.append(1, {"point": 0, "seed": 0, "fault": "oom", "status": "ok", "entry": "memory"})
+    (row,) = run.entries("memory", ["fault", "peak_mib"]).to_dict("records")
+    assert (row["fault"], row["rank"]) == ("oom", 1) and row["peak_mib"] != row["peak_mib"], "NaN"
+
+
 def test_a_knob_that_is_none_keeps_its_setting(create):
     run = create("none", "none")
     measured(run, 0, 0, 1.0, bucket=None)
