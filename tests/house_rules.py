@@ -116,6 +116,7 @@ MAY_IMPORT["measures"] = MAY_IMPORT["tables"] | {"lessons.{lab}.tables"}
 MAY_IMPORT["claims"] = MAY_IMPORT["measures"] | {"labkit.node.topology"}  # a report prints its node's wiring as text
 MAY_IMPORT["explorer"] = MAY_IMPORT["charts"] | {
     "ipywidgets",
+    "labkit.plans",
     "lessons.{lab}.plan",
     "lessons.{lab}.tables",
     "lessons.{lab}.charts",

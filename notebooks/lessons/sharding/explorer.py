@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from labkit.theory.training import STRATEGIES
-
 from labkit.charts import ledgers, svg
 from labkit.charts.knobs import with_picture
+from labkit.plans import STRATEGIES
 from labkit.story import units
 from labkit.story.words import listed
 from labkit.theory.gpt import SIZES

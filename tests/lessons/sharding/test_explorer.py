@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from labkit.theory.training import STRATEGIES
 
 from labkit.charts.knobs import region
+from labkit.plans import STRATEGIES
 from labkit.theory.gpt import SIZES, gpt
 from labkit.theory.memory import ITEMS
 from labkit.theory.sizes import GIB
