@@ -14,6 +14,7 @@ import nbformat
 import pandas as pd
 import pytest
 from jupyter_lab import BROWSER, CHROMIUM, NEEDS_CHROMIUM
+from notebook_rules import BOX
 from playwright.sync_api import sync_playwright
 
 from labkit.batch import publish
@@ -76,7 +77,7 @@ def few_claims(monkeypatch):
 def folder(tmp_path, write_notebook):
     """Return a folder of three notebooks: one with parameters, one that raises, one with a figure and widgets."""
     folder = tmp_path / "notebooks"
-    rule = '<div class="alert alert-info"><b>Rule.</b> Look first.</div>'
+    rule = f"{BOX}<b>Rule.</b> Look first.</div>"
     write_notebook(folder / "00_knobs.ipynb", f"# Knobs\n\n{rule}", PARAMETERS, "f'size {size} gpus {gpus}'")
     write_notebook(folder / "01_broken.ipynb", "# Broken <b>title</b>", "'before'", RAISES, "'after'")
     widgets = "from tqdm.auto import tqdm\nimport ipywidgets\n[_ for _ in tqdm(range(3))]\nipywidgets.IntSlider()"

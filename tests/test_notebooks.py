@@ -88,6 +88,7 @@ BROKEN = [
     ("code_size", lambda nb: [cell.update(source="a = 1\n" * 5) for cell in nb.cells if cell.cell_type == "code"]),
     ("text_first", lambda nb: [nb.cells.insert(3, new_code_cell("a = 1")) for _ in range(4)]),
     ("text_size", source("word " * 111, 4)),
+    ("boxes", source('<div class="alert alert-info"><b>Rule.</b> Look first.</div>', 4)),
     ("plain_python", source("!nvidia-smi")),
     ("plain_python", source("%matplotlib inline")),
     ("plain_python", source("%%bash\nls")),

@@ -67,7 +67,7 @@ p.report-why { margin: 0 0 24px; padding: 12px 16px; border-left: 4px solid var(
 p.report-why a { color: var(--bad); font-weight: 600; text-decoration: none; }
 p.report-widget { margin: 4px 10px; color: var(--soft); font: italic 13px system-ui, sans-serif; }
 .jp-RenderedHTMLCommon .alert { border: 1px solid var(--line); border-left: 4px solid var(--link);
-  background: var(--tint); color: var(--text); }
+  background: var(--tint) !important; color: var(--text) !important; } /* over the cell's own colours */
 .jp-RenderedImage img { max-width: 100%; height: auto; }
 .jp-RenderedMarkdown table { margin-left: 0; }
 .jp-OutputArea-output { overflow-x: auto; }
