@@ -29,7 +29,7 @@ from labkit.repository import NOTEBOOKS, chosen_notebooks
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs what the arguments ask for; gives 0, 1 where a notebook failed, 2 for a wrong call and where another run
+    """Run what the arguments ask for; return 0, 1 where a notebook failed, 2 for a wrong call and where another run
     holds the node, 3 where --fail-on applies, 130 if interrupted."""
     parser = _parser()
     chosen = parser.parse_args(arguments)

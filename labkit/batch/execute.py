@@ -48,7 +48,7 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
 
 
 def execute(path: Path, executed: Path, parameters: dict, bar: Any) -> Outcome:
-    """Runs the notebook at `path` in its own folder and writes its executed copy, complete or not.
+    """Run the notebook at `path` in its own folder and write its executed copy, complete or not.
 
     Of `parameters` only those that the notebook declares are passed. `bar` goes to tqdm, one step a cell.
     """

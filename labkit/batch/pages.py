@@ -88,7 +88,7 @@ _LOADING = {"href": {"link"}, "data": {"object"}, "poster": {"video"}, "srcset":
 def write_notebook_page(
     executed: Path, page: Path, outcome: Outcome, folder: Path, names: Collection[str] = ()
 ) -> list[str]:
-    """Writes the page of an executed notebook and gives the addresses that it would load (none, where all is well).
+    """Write the page of an executed notebook and return the addresses that it would load (none, where all is well).
 
     Images that text cells name are embedded from `folder`, where the notebook stands. `names` are the notebooks of the
     report: links to them lead to their pages.
@@ -144,7 +144,7 @@ def _exporter() -> HTMLExporter:
 
 
 def _static_notebook(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Drops what is over, progress bars and papermill's notice on top, and puts a line where a control stood."""
+    """Drop what is over, progress bars and papermill's notice on top, and put a line where a control stood."""
     if notebook.cells and _ERROR_MARKER in notebook.cells[0].metadata.get("tags", []):
         del notebook.cells[0]  # papermill's notice on top: the page has its own
     notebook.metadata.pop("widgets", None)

@@ -35,7 +35,7 @@ def store_outputs(path: Path, executed: Path) -> int:
 
 
 def main(names: list[str]) -> int:
-    """Runs the named notebooks, or all, and stores their checked outputs; a notebook that fails is left as it was."""
+    """Run the named notebooks, or all, and store their checked outputs; a notebook that fails is left as it was."""
     failed = 0
     for path in chosen_notebooks(names):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,8 +11,8 @@ from collections import defaultdict
 import psutil
 
 from labkit.engine.run_folder import RunFolder
+from labkit.node.occupancy import MARK_VARIABLE as MARK_VARIABLE  # names the run to which a process belongs
 
-MARK_VARIABLE = "LABKIT_RUN"  # the environment variable that names the run to which a process belongs
 BLANK_MARK = "-" * 32  # as long as a run's mark, which a worker writes over it
 HELD_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # blocked until a new worker can hear them: none is lost meanwhile
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's

@@ -15,9 +15,9 @@
 Knows nothing of runs and labs, imports no torch, and pandas only where a table is asked for.
 """
 
-from .gpus import Gpu
-from .inventory import Node, here, why_no_gpu_is_visible
-from .limits import (
+from labkit.node.gpus import Gpu
+from labkit.node.inventory import Node, here, why_no_gpu_is_visible
+from labkit.node.limits import (
     Spec,
     against_limit,
     bus_bandwidth_limit,
@@ -26,9 +26,9 @@ from .limits import (
     ring_bus_limit_gb_per_s,
     spec,
 )
-from .occupancy import Holder, holders, used_mib
-from .topology import Device, Path, Topology, TopologyError
-from .topology import parse as parse_topology
+from labkit.node.occupancy import Holder, holders, used_mib
+from labkit.node.topology import Device, Path, Topology, TopologyError
+from labkit.node.topology import parse as parse_topology
 
 __all__ = [
     "Device",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from .conditions import Conditions, GpuState, Snapshot
+from labkit.node.conditions import Conditions, GpuState, Snapshot
 
 HOST_RATIO = 1.5  # hosts of one GPU model: 7.3 to 10.5 µs per enqueued addition, which is 1.44 ×, is their usual spread
 THROTTLED_PERCENT = 10.0  # of the looks at busy GPUs: less is the start of a burst, before the clock has settled

@@ -11,9 +11,9 @@ from typing import Any
 
 import pynvml
 
-from .conditions import GpuState
-from .gpus import Gpu, ask
-from .occupancy import holders
+from labkit.node.conditions import GpuState
+from labkit.node.gpus import Gpu, ask
+from labkit.node.occupancy import holders
 
 # Why a clock is below the highest one that was asked for, by the bits of nvmlDeviceGetCurrentClocksEventReasons. Idle
 # GPUs and clocks that somebody has set lower are no throttling, but clocks that are set explain a low rate.

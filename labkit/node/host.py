@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from .conditions import HostState
+from labkit.node.conditions import HostState
 
 ROOT = Path("/")
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 import psutil
 
-from . import gpus as nvml
-from .gpus import Gpu
+from labkit.node.gpus import Gpu, read_gpus, visible_gpus, why_none_is_visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,9 +126,9 @@ class Node:
 @functools.cache
 def here() -> Node:
     """This machine, read once a process; CUDA_VISIBLE_DEVICES counts as it stands at the first call."""
-    gpus, slices, driver, cuda_driver = nvml.read_gpus()
+    gpus, slices, driver, cuda_driver = read_gpus()
     return Node(
-        gpus=nvml.visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
+        gpus=visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
         cpu_name=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
         numa_nodes=read_numa_nodes(),
@@ -144,7 +143,7 @@ def here() -> Node:
 
 def why_no_gpu_is_visible() -> str:
     """Return half a sentence: that no GPU is visible here, and what NVML says."""
-    return nvml.why_none_is_visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return why_none_is_visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def topology_text() -> str:

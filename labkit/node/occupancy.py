@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import psutil
 import pynvml
 
-from .gpus import Gpu, ask, nvml
+from labkit.node.gpus import Gpu, ask, nvml
 
-MARK_VARIABLE = "LABKIT_RUN"  # what every process of a run carries in its environment
+MARK_VARIABLE = "LABKIT_RUN"  # in the environment of every process of a run: to which run it belongs
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _row(outcome: Outcome, label: str, host: str) -> str:
 
 
 def _circumstances(outcome: Outcome, label: str, host: str) -> list[str]:
-    """Names the notebook, what it was set to and when it ran; and the node, where it is not the report's."""
+    """Name the notebook, what it was set to and when it ran; and the node, where it is not the report's."""
     here = (outcome.node, outcome.host) == (label, host)
     elsewhere = [] if here else [node_name(outcome.node, outcome.host)]
     settings = [f"{name} = {value}" for name, value in outcome.parameters.items()]

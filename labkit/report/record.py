@@ -71,13 +71,13 @@ class Record:
         return max([self.card_runs.started, *(outcome.started for outcome in self.outcomes.values())])
 
     def save(self, path: Path) -> None:
-        """Writes the record, in one step: a reader never sees half of it."""
+        """Write the record, in one step: a reader never sees half of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, json.dumps(asdict(self), indent=1, default=str))
 
     @classmethod
     def load(cls, path: Path) -> "Record":
-        """Reads a record; a missing or unreadable file gives an empty one, as before the first run."""
+        """Read a record; a missing or unreadable file gives an empty one, as before the first run."""
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             outcomes = {name: Outcome(**fields) for name, fields in stored["outcomes"].items()}

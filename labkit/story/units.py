@@ -14,9 +14,8 @@ def number(value: float, digits: int = 3) -> str:
     """Return `digits` significant digits without an exponent: 1 589, 55.3, 0.0217; "no value" for NaN."""
     if value is None or not math.isfinite(value):
         return NONE
-    rounded = (
-        round(value, _places(value, digits)) + 0.0
-    )  # no minus zero; before counting places: 9.996 becomes 10.0, which has one place fewer
+    # Before places are counted: 9.996 becomes 10.0, which has one place fewer. Adding 0.0 leaves no minus zero.
+    rounded = round(value, _places(value, digits)) + 0.0
     return f"{rounded:,.{_places(rounded, digits)}f}".replace(",", " ")
 
 

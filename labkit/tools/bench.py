@@ -17,9 +17,10 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from labkit import node
+from labkit.engine.json_lines import read_lines
 from labkit.engine.launches import worker_environment
 from labkit.engine.plan import Plan
-from labkit.engine.run import Run, read_lines
+from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
 from labkit.engine.session import Session
 from labkit.launching import launch

@@ -12,6 +12,7 @@ from labkit.story import units
 from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
+from labkit.theory.sizes import MIB
 from lessons.optimizer_sharding import tables
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _WAYS = {
 def what_is_saved(saved: pd.DataFrame) -> Markdown:
     """Say how much of the peak our sharding saves with either kernel; takes `saving`."""
     column = "measured" if saved["measured"].notna().any() else "predicted"
-    ours = saved[saved["way"] == "sharded"].set_index("kernel")[column] * tables.MIB
+    ours = saved[saved["way"] == "sharded"].set_index("kernel")[column] * MIB
     if not {"foreach", "fused"} <= {*ours.index}:
         return verdict("This run did not measure both kernels with and without sharding.")
     shown = saved.assign(way=saved["way"].map(_WAYS)).round(1)
@@ -43,7 +44,7 @@ def what_is_saved(saved: pd.DataFrame) -> Markdown:
     torchs = saved[(saved["way"] == "zero_redundancy") & (saved["kernel"] == "foreach")][column]
     if torchs.empty:
         return verdict(f"**Sharding {counted} {fused} of the peak with one kernel, {many} with many.**", shown)
-    halved = units.size(torchs.iloc[0] * tables.MIB)
+    halved = units.size(torchs.iloc[0] * MIB)
     tail = f"Ours {counted} {many} there: it makes square roots bucket by bucket."
     return verdict(f"**Sharding {counted} {fused} of the peak with one kernel, {halved} with many.** {tail}", shown)
 
@@ -147,7 +148,7 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 def _half(runs: Mapping[str, Run]) -> str | None:
     saved = tables.saving(tables.memory(runs["memory"])).set_index(["kernel", "way"])
     measured = saved["measured"].get(("fused", "sharded"))
-    return f"{units.size(measured * tables.MIB)} less per rank" if pd.notna(measured) else None
+    return f"{units.size(measured * MIB)} less per rank" if pd.notna(measured) else None
 
 
 def _elements(runs: Mapping[str, Run]) -> str:
