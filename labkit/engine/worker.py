@@ -128,18 +128,25 @@ class Worker:
         timing.seconds = time.perf_counter() - start
 
     def time(
-        self, work: Callable[[], Any], *, warm_ups: int, repeats: int, before: Callable[[], Any] = lambda: None
+        self,
+        work: Callable[[], Any],
+        *,
+        warm_ups: int | None = None,
+        repeats: int | None = None,
+        before: Callable[[], Any] = lambda: None,
     ) -> Iterator[SimpleNamespace]:
         """Run `work` warm_ups + repeats times; yield `iteration`, `warm_up`, `seconds` and `result` of each.
 
-        `before` runs ahead of every iteration, outside the clock (a barrier, a buffer to clear); so does whatever the
-        loop over this generator does, such as checking the result.
+        A count that is None is the plan's. `before` runs ahead of every iteration, outside the clock (a barrier, a
+        buffer to clear); so does whatever the loop over this generator does, such as checking the result.
         """
-        for iteration in range(warm_ups + repeats):
+        first_timed = self.plan.warm_ups if warm_ups is None else warm_ups
+        ended = first_timed + (self.plan.repeats if repeats is None else repeats)
+        for iteration in range(ended):
             before()
             with self.clock() as timing:
                 result = work()
-            warm_up = iteration < warm_ups
+            warm_up = iteration < first_timed
             yield SimpleNamespace(iteration=iteration, warm_up=warm_up, seconds=timing.seconds, result=result)
 
     def agree(self, point: int, outcome: str) -> None:

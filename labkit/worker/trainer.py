@@ -148,8 +148,7 @@ def time_steps(
     worker: Worker, trainer: Steppable, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
 ) -> None:
     """Time whole steps, all ranks starting together, and append a row each: time, loss, and the memory so far."""
-    repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(lambda: trainer.step(next_batches()), **repeats, before=lambda: fence(group)):
+    for timing in worker.time(lambda: trainer.step(next_batches()), before=lambda: fence(group)):
         worker.record(
             entry="step",
             iteration=timing.iteration,

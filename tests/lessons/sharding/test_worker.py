@@ -128,12 +128,11 @@ def test_a_collective_that_does_nothing_is_a_wrong_result(monkeypatch, collectiv
     monkeypatch.setattr(links.dist, "reduce_scatter_tensor", reduce_scatter)
     rows = []
 
-    def time(work, warm_ups, repeats, before):
+    def time(work, before):
         before()
         yield SimpleNamespace(iteration=0, warm_up=False, seconds=1.0, result=work())
 
-    plan = SimpleNamespace(warm_ups=1, repeats=1)
-    worker = SimpleNamespace(rank=0, device=CPU, plan=plan, time=time, record=lambda **row: rows.append(row))
+    worker = SimpleNamespace(rank=0, device=CPU, time=time, record=lambda **row: rows.append(row))
     links.time_collective(worker, SimpleNamespace(kib=4, ranks=2, collective=collective), None)
     assert [row["status"] for row in rows] == [status]
 

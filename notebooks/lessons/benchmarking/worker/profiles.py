@@ -85,7 +85,7 @@ def profile_work(worker: Worker, work: Callable[[], Any], steps: int, *, with_ho
 def plain_phases(worker: Worker, loop: TrainingLoop) -> None:
     """Append what each phase takes while no profiler has been in the process. Rows: entry="plain" (phase, plain_ms)."""
     for phase in PHASES:
-        timings = worker.time(loop.works[phase], warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats)
+        timings = worker.time(loop.works[phase])
         plain_ms = 1e3 * statistics.median(run.seconds for run in timings if not run.warm_up)
         worker.record(entry="plain", phase=phase, plain_ms=plain_ms)
 

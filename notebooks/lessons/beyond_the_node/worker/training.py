@@ -46,7 +46,7 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
         optimizer.step()
         optimizer.zero_grad()
 
-    timings = [*worker.time(step, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=begin)]
+    timings = [*worker.time(step, before=begin)]
     begin()
     for timing, (before, after) in zip(timings, pairwise(counted), strict=True):
         sent = after - before if worker.local_rank == 0 else None

@@ -94,8 +94,7 @@ def _through_lanes(worker: Worker, point: SimpleNamespace) -> None:
 
     share = lanes.parts(buffers.elements, worker.gpus)
     part_of = share.__getitem__ if point.method == "links" else lambda gpu: slice(None)
-    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(broadcast, **repetitions, before=buffers.poison):
+    for timing in worker.time(broadcast, before=buffers.poison):
         _record(worker, timing, buffers.wrong(part_of))
     lanes.close()
     best_memory = worker.plan.memories[-1]
@@ -118,8 +117,7 @@ def _through_nccl(worker: Worker, point: SimpleNamespace) -> None:
         worker.synchronize()
         worker.barrier()
 
-    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(broadcast, **repetitions, before=before):
+    for timing in worker.time(broadcast, before=before):
         right = torch.equal(buffers.copies[0], buffers.references[0])  # rank 0's other copies take no part
         _record(worker, timing, [] if right else [worker.rank])
 
@@ -150,8 +148,7 @@ def _try_function(worker: Worker, point: SimpleNamespace) -> None:
         lanes.wait()
         return claimed, in_flight
 
-    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(broadcast, **repetitions, before=buffers.poison):
+    for timing in worker.time(broadcast, before=buffers.poison):
         claimed, in_flight = timing.result
         changed = not torch.equal(source, before)  # outside the clock: the host reads the whole tensor
         own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}

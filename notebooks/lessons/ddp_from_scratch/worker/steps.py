@@ -119,8 +119,7 @@ def _time_steps(worker: Worker, loop: SteppingLoop) -> None:
     gpu = worker.device.type == "cuda"
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    counts = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(loop.step, **counts, before=lambda: fence(None)):
+    for timing in worker.time(loop.step, before=lambda: fence(None)):
         if gpu and timing.iteration == worker.plan.warm_ups - 1:
             torch.cuda.reset_peak_memory_stats()  # leaves out what is set up once, such as torch's buckets
         peak = {"peak_mib": torch.cuda.max_memory_allocated() / MIB} if gpu else {}

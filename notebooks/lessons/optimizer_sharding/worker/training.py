@@ -144,7 +144,7 @@ def _timings(worker: Worker, replica: Replica, work, ahead):
         worker.synchronize()
         fence(None)
 
-    return worker.time(work, warm_ups=worker.plan.warm_ups, repeats=worker.plan.repeats, before=before)
+    return worker.time(work, before=before)
 
 
 def measure_memory(worker: Worker, point: SimpleNamespace) -> None:

@@ -52,8 +52,7 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
 
 def _steps(worker: Worker, pipe: Pipe, group: dist.ProcessGroup | None) -> None:
     """Time single steps, all ranks starting together; a step lasts as long as its slowest rank."""
-    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(pipe.step, **repetitions, before=lambda: fence(group)):
+    for timing in worker.time(pipe.step, before=lambda: fence(group)):
         loss = {"loss": torch.stack(timing.result).mean()} if timing.result else {}
         _record(worker, timing.iteration, timing.warm_up, timing.seconds, **loss)
 

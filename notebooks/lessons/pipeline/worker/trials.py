@@ -65,8 +65,7 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
         fence(group)  # each rank times the step until the last one is done, whoever began it late
         return claimed_s
 
-    repetitions = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(step_of_all, **repetitions, before=lambda: fence(group)):
+    for timing in worker.time(step_of_all, before=lambda: fence(group)):
         claim = {} if not isinstance(timing.result, float) else {"claimed_ms": 1e3 * timing.result}
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **claim)
 

@@ -31,8 +31,7 @@ def measure_lever(worker: Worker, point: SimpleNamespace) -> None:
         meter.reset()
         training.step()
         worker.record(entry="memory", peak_mib=meter.peak_bytes() / MIB, held_mib=meter.held_bytes() / MIB)
-    often = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(training.step, **often):
+    for timing in worker.time(training.step):
         row = {"iteration": timing.iteration, "warm_up": timing.warm_up, "step_ms": 1e3 * timing.seconds}
         worker.record(entry="step", **row, loss=timing.result)
 

@@ -28,8 +28,7 @@ def _batch(worker: Worker, count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _record_times(worker: Worker, entry: str, work: Callable, before: Callable = lambda: None) -> None:
     """Append a row of `entry` per timed call of `work`, in ms."""
-    repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(work, **repeats, before=before):
+    for timing in worker.time(work, before=before):
         worker.record(
             entry=entry, iteration=timing.iteration, warm_up=timing.warm_up, **{f"{entry}_ms": 1e3 * timing.seconds}
         )

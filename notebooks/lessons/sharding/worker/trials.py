@@ -37,8 +37,7 @@ def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessG
         part.fill_(worker.rank + 1)
         fence(group)
 
-    repeats = {"warm_ups": worker.plan.warm_ups, "repeats": worker.plan.repeats}
-    for timing in worker.time(work, **repeats, before=start):
+    for timing in worker.time(work, before=start):
         mean = (point.ranks + 1) / 2 if point.collective == "all-gather" else total
         right = abs(timing.result.mean(dtype=torch.float64).item() / mean - 1) < 1e-6
         worker.record(
