@@ -31,6 +31,13 @@ def projection(change: torch.Tensor, reference: torch.Tensor) -> float:
     return (change @ reference / (reference @ reference)).item()
 
 
+def gather_numbers(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
+    """Return the numbers of all ranks' samples, rank after rank."""
+    parts = [torch.empty_like(numbers) for _ in range(ranks)]
+    dist.all_gather(parts, numbers, group=group)
+    return torch.cat(parts).tolist()
+
+
 def mean_over_ranks(value: torch.Tensor, group: dist.ProcessGroup | None) -> float:
     """Return the mean of a number over the ranks."""
     total = value.detach().double().cpu()

@@ -14,7 +14,7 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.plans import ZERO
 from labkit.worker.bert import Bert, samples
-from labkit.worker.equality import mean_over_ranks, projection, sgd, weight_changes
+from labkit.worker.equality import gather_numbers, mean_over_ranks, projection, sgd, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.ddp_fsdp import bugs
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
@@ -61,7 +61,7 @@ def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | N
         for *share, numbers in islice(mine, 2 * plan.steps):
             loss, right_loss = trainer.step([tuple(share)]), reference.step([next(reference_batches)[:-1]])
             losses.append((mean_over_ranks(loss, group), right_loss.item()))
-            sample_numbers.append(_gather_numbers(numbers, point.ranks, group))
+            sample_numbers.append(gather_numbers(numbers, point.ranks, group))
             if len(losses) == 1:
                 row["update_ratio"] = projection(*weight_changes(trainer, reference, start))
     except RuntimeError as error:
@@ -80,13 +80,6 @@ def _summed(group, bucket):  # torch looks at the annotations, which are strings
     """Add a bucket's gradients over the ranks and forget to divide: a communication hook with a bug."""
     work: Any = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
-
-
-def _gather_numbers(numbers: torch.Tensor, ranks: int, group: dist.ProcessGroup | None) -> list[int]:
-    """Return the numbers of all ranks' samples, rank after rank."""
-    parts = [torch.empty_like(numbers) for _ in range(ranks)]
-    dist.all_gather(parts, numbers, group=group)
-    return torch.cat(parts).tolist()
 
 
 def make_trainer(

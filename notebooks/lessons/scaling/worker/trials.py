@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
+from labkit.worker.equality import gather_numbers
 from lessons.scaling import bugs
 from lessons.scaling.theory import BASE_RATE, scaled_rate
 from lessons.scaling.worker.epochs import make_feed
@@ -36,7 +37,7 @@ def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
     schedule = {"steps": plan.epochs * batches.steps, "warm_up_steps": batches.steps, "rate": rate}
     orders, epoch_s = [], []
     for epoch in range(plan.epochs):
-        orders.append(_gather_numbers(batches.order(epoch), point.ranks, group))
+        orders.append(gather_numbers(torch.tensor(batches.order(epoch)), point.ranks, group))
         fence(group)
         start = time.perf_counter()
         train_epoch(loop, batches, epoch, schedule)
@@ -64,11 +65,3 @@ def _validation_count(
     if not one_shard:
         dist.all_reduce(counts, group=group)
     return int(counts[1])
-
-
-def _gather_numbers(numbers: list[int], ranks: int, group: dist.ProcessGroup | None) -> list[int]:
-    """Return the numbers of all ranks' images, rank after rank."""
-    sent = torch.tensor(numbers)
-    parts = [torch.empty_like(sent) for _ in range(ranks)]
-    dist.all_gather(parts, sent, group=group)
-    return torch.cat(parts).tolist()
