@@ -41,10 +41,14 @@ def memory(run: Run, by: list[str], predict: Callable) -> pd.DataFrame:
         )
         parts.append(row)
     columns = [*by, *ITEMS, "predicted", "peak", "reserved", "counted_error"]
-    table = pd.DataFrame(parts, columns=columns)
-    table["unexplained"] = table["peak"] - table["predicted"]
-    table["unexplained_share"] = table["unexplained"] / table["peak"]
+    table = with_unexplained(pd.DataFrame(parts, columns=columns))
     return of_run(table, run)
+
+
+def with_unexplained(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with two more columns: what of the peak is not predicted, and its share of the peak."""
+    unexplained = table["peak"] - table["predicted"]
+    return table.assign(unexplained=unexplained, unexplained_share=unexplained / table["peak"])
 
 
 def sent(run: Run, by: list[str] = BY, model: Callable = lambda plan, row: plan.model, **knobs: Any) -> pd.DataFrame:

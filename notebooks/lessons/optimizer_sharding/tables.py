@@ -9,6 +9,7 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import made_from, of_run, of_source, sources
+from labkit.tables.ledgers import with_unexplained
 from labkit.theory.sizes import GIB, MIB
 from labkit.theory.transformer import SIZES, activations, transformer
 from lessons.optimizer_sharding.theory import (
@@ -67,9 +68,7 @@ def memory(run: Run) -> pd.DataFrame:
             }
         )
     columns = [*_BY, *ITEMS, "predicted", "held", "peak", "counted_states", "counted_error"]
-    table = pd.DataFrame(parts, columns=columns)
-    table["unexplained"] = table["peak"] - table["predicted"]
-    table["unexplained_share"] = table["unexplained"] / table["peak"]
+    table = with_unexplained(pd.DataFrame(parts, columns=columns))
     return of_run(table, run)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.provenance import of_run, of_source
+from labkit.tables.ledgers import with_unexplained
 from labkit.tables.profile import MOMENT
 from labkit.theory.sizes import MIB
 from lessons.precision_memory.plan import MICRO_BATCHES
@@ -134,9 +135,7 @@ def memory(run: Run) -> pd.DataFrame:
         error = _counted_error(counted.loc[row["point"]], shape) if row["point"] in counted.index else float("nan")
         parts.append(figures | {"peak": row["peak_mib"], "counted_error": error})
     columns = [*BY, *ITEMS, "predicted", "peak", "counted_error"]
-    table = pd.DataFrame(parts, columns=columns)
-    table["unexplained"] = table["peak"] - table["predicted"]
-    table["unexplained_share"] = table["unexplained"] / table["peak"]
+    table = with_unexplained(pd.DataFrame(parts, columns=columns))
     return of_run(table, run, device=run.plan.device)
 
 
