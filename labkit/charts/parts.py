@@ -63,6 +63,16 @@ def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes:
     return [[this_run], [Layer(recorded, recorded=True)]]
 
 
+def whose(layers: Sequence[Layer]) -> str:
+    """Return whose run a panel shows, to begin its title with."""
+    return "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
+
+
+def workers(table: pd.DataFrame) -> str:
+    """Return "GPUs", or what stands in for them in a small run."""
+    return "CPU processes" if fact(table, "small") else "GPUs"
+
+
 def rows(ax: Axes, labels: Sequence[str], **text: Any) -> range:
     """Return the axes a row per label, the first on top, and a vertical grid; return the rows' places."""
     places = range(len(labels))

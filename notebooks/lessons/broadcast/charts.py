@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.charts import canvas
-from labkit.charts.parts import Layer, beside, guess_line, own_scales, panels, rows, run_panels, swatches
+from labkit.charts.parts import (
+    Layer,
+    beside,
+    guess_line,
+    own_scales,
+    panels,
+    rows,
+    run_panels,
+    swatches,
+    whose,
+    workers,
+)
 from labkit.provenance import fact, run_name, sources
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -151,11 +162,9 @@ def _in_order(tables: Sequence[pd.DataFrame]) -> list[str]:
 def _title(layers: list[Layer]) -> str:
     """Return whose run a panel shows: how large a tensor went to how many."""
     table = layers[-1].table
-    name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
-    ends = "CPU processes" if fact(table, "small") else "GPUs"
     mib = fact(table, "bytes") / MIB
     size = f"{mib / 1024:g} GiB" if mib >= 1024 else f"{mib:g} MiB"
-    return f"{name}: {size} to {fact(table, 'ranks')} {ends}"
+    return f"{whose(layers)}: {size} to {fact(table, 'ranks')} {workers(table)}"
 
 
 def ablation_chart(*tables: pd.DataFrame) -> Figure:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on, shade
-from labkit.provenance import fact, sources
+from labkit.provenance import sources
 from labkit.story import units
 from labkit.theory.sizes import GIB, KIB, MB
 from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, NAMES, START, Step, backends, bus_factor, hops
@@ -56,9 +56,8 @@ def _widest(table: pd.DataFrame) -> pd.DataFrame:
 def _title(layers: Sequence[parts.Layer], libraries: Sequence[str]) -> str:
     """Return whose run a panel shows, by which libraries, and among how many."""
     table = layers[-1].table
-    name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
-    ends = "CPU processes" if fact(table, "small") else "GPUs"
-    return f"{name}: {' and '.join(NAMES[backend] for backend in libraries)}, {_widest(table)['ranks'].max()} {ends}"
+    names = " and ".join(NAMES[backend] for backend in libraries)
+    return f"{parts.whose(layers)}: {names}, {_widest(table)['ranks'].max()} {parts.workers(table)}"
 
 
 def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:

@@ -33,8 +33,7 @@ def _title(layers: list[Layer]) -> str:
     table = layers[-1].table
     if fact(table, "source").startswith("theory"):
         return f"By theory: {fact(table, 'ranks')} GPUs"
-    name = "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
-    return f"{name}: {fact(table, 'ranks')} {'CPU processes' if fact(table, 'small') else 'GPUs'}"
+    return f"{parts.whose(layers)}: {fact(table, 'ranks')} {parts.workers(table)}"
 
 
 def ledger_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import own_scales, panels, rows, swatches
+from labkit.charts.parts import own_scales, panels, rows, swatches, workers
 from labkit.provenance import fact, fact_or, run_name, sources
 from labkit.story import units
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES, layers_of
@@ -99,7 +99,7 @@ def _timeline_title(table: pd.DataFrame) -> str:
 def _whose(table: pd.DataFrame) -> str:
     """Return "This run, 2 CPU processes" or "Recorded run, 4 GPUs"."""
     ranks = fact(table, "ranks") if "ranks" not in table else table["ranks"].max()
-    return f"{run_name(table)}, {ranks} {'CPU processes' if fact(table, 'small') else 'GPUs'}"
+    return f"{run_name(table)}, {ranks} {workers(table)}"
 
 
 def _of_runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[pd.DataFrame]:
