@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from labkit.node import limits
 from labkit.provenance import of_source
 from labkit.repository import PUBLISHED
 
 if TYPE_CHECKING:
     import pandas as pd
+
+FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"  # two course reports, by the GPUs of their nodes
+# Reports say "H100": this is the one with the fastest tensor cores, and 18 NVLinks.
+H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 
 
 def published(name: str) -> pd.DataFrame:

@@ -8,11 +8,10 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.tables.claims import Figures, within
-from labkit.tables.published import published
+from labkit.tables.published import H100, published
 from labkit.theory.transformer import SIZES
 from lessons.benchmarking.theory import forward_tflop, parameters_of
 
-_H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 _A100: Any = limits.spec("NVIDIA A100-SXM4-80GB")
 _L1_BYTES = 256 * 1024  # of one multiprocessor of an H100, shared memory included (its architecture white paper)
 _MULTIPROCESSORS = 132
@@ -58,7 +57,7 @@ def _two(first: float, second: float) -> str:
 def _least_ms(model: str, forwards: int) -> tuple[float, float]:
     """Return the least ms of a model's float32 FLOP, as many as of `forwards`, on an H100 and on an A100."""
     flop = 1e3 * forwards * forward_tflop(model)
-    return flop / _H100.fp32_tflops, flop / _A100.fp32_tflops
+    return flop / H100.fp32_tflops, flop / _A100.fp32_tflops
 
 
 def _on_both(phase: str, model: str) -> tuple[float, float]:

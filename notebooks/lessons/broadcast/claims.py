@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from labkit.engine.recordings import replay
-from labkit.node import limits
 from labkit.provenance import fact
 from labkit.tables.claims import Figures, undecided, within
-from labkit.tables.published import published, report_names
+from labkit.tables.published import EIGHT, FOUR, H100, published, report_names
 from labkit.theory.sizes import GIB
 from lessons.broadcast.tables import REPORTED, ablation, ladder, methods
 
 RECORDED = "h200x4/broadcast/sweep"
-FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 NEAR = within(1.25)  # another node may differ by this factor
-_H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 
 
 def _printed(report: str, before: str, after: str) -> float:
@@ -48,7 +44,7 @@ def _sizes(report: str) -> str:
     rows = table[table["report"] == report_names()[report]]
     sizes = 4 * middle / rows["copy_gb_per_s"]  # the rate of one copy grows with the size that one assumes
     pinned = rows["nearest_memory"] == "pinned"
-    through_link = 1e9 * (_H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / GIB
+    through_link = 1e9 * (H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / GIB
     return f"{sizes[pinned].max():.1f} to {min(sizes[~pinned].min(), through_link):.1f} GiB"
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.claims import Figures
-from labkit.tables.published import published
+from labkit.tables.published import H100, published
 from labkit.theory.sizes import MB, MIB
 from labkit.theory.traffic import bucket_count
 from labkit.theory.transformer import SIZES, transformer
@@ -20,7 +20,6 @@ from lessons.ddp_from_scratch.tables import implementations, overhead, row_of
 _RUNS = "h200x2/ddp_from_scratch/"
 _MODEL = transformer(*SIZES["xl"][:3])
 _GRADIENT_BYTES = 4 * _MODEL.parameters  # float32; each of two GPUs sends as much in a ring
-_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")  # the report says "H100"; this is the one with NVLink
 _SIZES_MB = (1, 10, 100)  # that ran
 _SAME = 0.02  # largest relative difference of two steps that count as equal
 
@@ -81,7 +80,7 @@ def _naive_ms(positions: int) -> float:
 
 def _least_ms() -> list[float]:
     """Return the least time of all gradients by NVLink and by PCIe, in ms."""
-    rates = (_GPU.nvlink_gb_per_s, _GPU.pcie_gb_per_s)
+    rates = (H100.nvlink_gb_per_s, H100.pcie_gb_per_s)
     return [1e3 * limits.least_seconds_to_move(_GRADIENT_BYTES, rate) for rate in rates]
 
 

@@ -10,16 +10,13 @@ from typing import Any
 import pandas as pd
 
 from labkit.engine.recordings import replay
-from labkit.node import limits
 from labkit.tables.claims import Figures, within
-from labkit.tables.published import published, report_names
+from labkit.tables.published import EIGHT, FOUR, H100, published, report_names
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import through_a_link, traffic
 from lessons.ddp_fsdp.tables import MODEL, holdings, per_sample, printed_differences, printed_per_sample, printed_runs
 
-FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 RECORDED = "h200x2/ddp_fsdp/asreported"
-_H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 _GPUS = 4
 _STATE_BYTES = 16  # per parameter in float32: itself, its gradient and AdamW's two states
 _RESOLVED = 2.0  # standard errors
@@ -43,7 +40,7 @@ def _stated_number(report: str, statement: str) -> float:
 def _shared() -> float | None:
     """Return a quarter of the batch, if no H100 could compute all of it in the printed step; TF32 would be faster."""
     flop = 3 * 12 * (24 * 768**2 * 512 + 4 * 768 * 512**2)  # of a sample: products of weights and of attention
-    most = _H100.tflops("fp32") * 1e12 * _run(FOUR, 64)["step_seconds"] / flop
+    most = H100.tflops("fp32") * 1e12 * _run(FOUR, 64)["step_seconds"] / flop
     return 64 / _GPUS if most < 64 else None
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables.ledgers import with_unexplained
+from labkit.tables.published import H100
 from labkit.theory.sizes import GIB, MIB
 from labkit.theory.transformer import SIZES, activations, transformer
 from lessons.optimizer_sharding.theory import (
@@ -300,7 +301,6 @@ def faults(row: dict) -> list[str]:
     return names
 
 
-_GPU: Any = limits.spec("NVIDIA H100 80GB HBM3")
 _RANKS = 2
 MODELS = ("xl", "2.7b")  # that the report's peaks may be of
 
@@ -336,8 +336,8 @@ def report_times(published: pd.DataFrame) -> pd.DataFrame:
             "kernel": kernel,
             "sending": sending,
             "gained_ms": 1e3
-            * limits.least_seconds_to_move(MOVED_BYTES["adamw", kernel] * count / _RANKS, _GPU.hbm_gb_per_s)
-            - 1e3 * sent_s(count, _RANKS, _GPU.nvlink_gb_per_s, in_turn=sending == "in turn"),
+            * limits.least_seconds_to_move(MOVED_BYTES["adamw", kernel] * count / _RANKS, H100.hbm_gb_per_s)
+            - 1e3 * sent_s(count, _RANKS, H100.nvlink_gb_per_s, in_turn=sending == "in turn"),
             "printed_ms": 1e3 * float(rows["no"] - rows["yes"]),
         }
         for model, count in elements.items()

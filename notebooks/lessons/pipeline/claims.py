@@ -9,13 +9,12 @@ import pandas as pd
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run
 from labkit.tables.claims import Figures, within
-from labkit.tables.published import published
+from labkit.tables.published import EIGHT, FOUR, published
 from labkit.theory.sizes import MIB
 from lessons.pipeline.plan import BERT
 from lessons.pipeline.tables.throughput import balance, memory, throughput
 from lessons.pipeline.theory.simulator import speedup_limit, split_limit
 
-FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
 _BATCH = 64  # samples per step in both reports
 _SAME, _NEAR = within(1.005), within(1.1)  # a figure of one report; of another node
 _SLACK = 1.02  # over a limit: equal stages are never quite equal

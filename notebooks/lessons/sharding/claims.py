@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from labkit.engine.recordings import replay
-from labkit.node import limits
 from labkit.tables.claims import Figures, within
-from labkit.tables.published import published
+from labkit.tables.published import H100, published
 from labkit.theory.gpt import SIZES, flop_per_token, gpt
 from labkit.theory.kernels import collective
 from labkit.theory.sizes import MIB
@@ -20,7 +19,6 @@ from lessons.sharding.tables.training import reported
 
 RECORDED = "h200x2/sharding/asreported"  # our run of its configuration
 GPUS = 2
-H100: Any = limits.spec("NVIDIA H100 80GB HBM3")
 LARGE = "GPT-2 Large"
 MODEL = gpt(*SIZES[LARGE][:2])
 STATE_BYTES = 16  # per parameter in float32: itself, its gradient and AdamW's two states

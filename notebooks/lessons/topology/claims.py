@@ -6,9 +6,7 @@ from operator import eq
 
 from labkit.node.topology import parse
 from labkit.tables.claims import Figures, undecided
-from labkit.tables.published import published, published_topology
-
-FOUR, EIGHT = "eml3-4xh100", "eml3-8xh100"
+from labkit.tables.published import EIGHT, FOUR, published, published_topology
 
 
 def _claimed(report: str) -> dict[str, int | None]:

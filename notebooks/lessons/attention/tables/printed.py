@@ -9,12 +9,11 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import fact, of_source
+from labkit.tables.published import H100
 from labkit.theory.sizes import MIB
 from lessons.attention.tables.speed import WIDTH, physics, rates
 from lessons.attention.theory import square_bytes
 
-_GPU = "NVIDIA H100 80GB HBM3"  # the report says "H100"; this is the one with the fastest tensor cores
-_H100: Any = limits.spec(_GPU)
 _BATCH, _PRECISION = 8, "float32"  # of attention.csv, as the assignment asks
 _NAMES = {"eager": "by_hand", "pytorch": "plain", "triton": "flash", "forward_backward": "both"}
 _COLUMNS = ["problem", "implementation", "precision", "head_dim", "phase"]
@@ -31,7 +30,7 @@ def printed_times(attention: pd.DataFrame) -> pd.DataFrame:
         heads=_BATCH,
         precision=_PRECISION,
         causal=False,
-        gpu=_GPU,
+        gpu=H100.name,
         ms=1e3 * table["seconds"],
     )
     return _sourced(physics(table.drop(columns=["mode", "seconds"])), attention)
@@ -40,7 +39,7 @@ def printed_times(attention: pd.DataFrame) -> pd.DataFrame:
 def printed_flash_times(flash_attention: pd.DataFrame) -> pd.DataFrame:
     """Return a row per printed time of flash_attention.csv, its least time, verdict, TFLOP/s and share of peak."""
     table = flash_attention.drop(columns="report").rename(columns={"milliseconds": "ms"})
-    table = table.replace({"implementation": _NAMES, "phase": _NAMES}).assign(gpu=_GPU, heads=1, causal=True)
+    table = table.replace({"implementation": _NAMES, "phase": _NAMES}).assign(gpu=H100.name, heads=1, causal=True)
     return _sourced(rates(physics(table)), flash_attention)
 
 
@@ -97,7 +96,7 @@ def printed_precisions(flash_checked: pd.DataFrame) -> pd.DataFrame:
     wide = flash_checked.pivot_table(index=keys, columns="precision", values=["ms", "tflops"])
     table = pd.DataFrame({"ratio": wide["ms", "float32"] / wide["ms", "bfloat16"]})
     for precision, unit in (("float32", "fp32"), ("bfloat16", "bf16")):
-        table[f"share_of_{unit}"] = wide["tflops", precision] / _H100.tflops(unit)
+        table[f"share_of_{unit}"] = wide["tflops", precision] / H100.tflops(unit)
     return _sourced(table.reset_index(), flash_checked)
 
 
@@ -128,7 +127,7 @@ def fixed_shares(flash_checked: pd.DataFrame) -> pd.DataFrame:
 def _pass_ms(sequence: Any, heads: int) -> Any:
     """Return the milliseconds in which an N×N matrix of all heads passes through memory, per sequence length."""
     moved: Any = square_bytes(sequence, sequence, WIDTH[_PRECISION], heads)
-    return 1e3 * limits.least_seconds_to_move(moved, _H100.hbm_gb_per_s)
+    return 1e3 * limits.least_seconds_to_move(moved, H100.hbm_gb_per_s)
 
 
 def _sourced(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
