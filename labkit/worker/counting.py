@@ -95,9 +95,9 @@ def record_ledgers(worker: Worker, trainer: Trainer, micro_batches: list[Batch])
     trainer.gradients(micro_batches)
     row["after_backward_mib"] = allocated()
     # Gradients are there before the update, which lets them go; states after it, for it may make them.
-    gradients = {name: size for name, size in trainer.held_bytes().items() if name == "gradients"}
+    gradients = {name: size for name, size in trainer.bytes_by_item().items() if name == "gradients"}
     trainer.update()
-    held = trainer.held_bytes() | gradients
+    held = trainer.bytes_by_item() | gradients
     row |= {f"{item}_mib": size / MIB for item, size in held.items()}
     if gpu:
         row["peak_mib"] = torch.cuda.max_memory_allocated() / MIB

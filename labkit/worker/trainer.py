@@ -85,7 +85,7 @@ class Trainer:
         """Yield the parameters whole, gathered where they are sharded; all ranks must ask."""
         return (full_tensor(weight.detach()) for weight in self.weights())
 
-    def held_bytes(self) -> dict[str, int]:
+    def bytes_by_item(self) -> dict[str, int]:
         """Return the bytes of parameters, gradients and optimizer states that this rank holds, as its tensors say."""
         states = [
             value

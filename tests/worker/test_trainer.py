@@ -82,12 +82,12 @@ def test_every_precision_trains(precision):
     losses = [trainer.step([batch]).item() for _ in range(8)]
     assert losses[-1] < losses[0]
     bytes_each = 2 if precision == "bfloat16" else 4
-    held = trainer.held_bytes()
+    held = trainer.bytes_by_item()
     assert held["parameters"] == bytes_each * plan.model.parameters
     assert held["optimizer"] == (12 if precision == "bfloat16" else 8) * plan.model.parameters
     assert held["gradients"] == 0, "an update lets them go"
     trainer.gradients([batch])
-    assert trainer.held_bytes()["gradients"] == bytes_each * plan.model.parameters
+    assert trainer.bytes_by_item()["gradients"] == bytes_each * plan.model.parameters
 
 
 @pytest.mark.parametrize(("divide", "factor"), [(True, 1), (False, 2)])

@@ -82,6 +82,6 @@ class ZeroTrainer(Trainer):
         for weight, shape in zip(self.model.parameters(), self.shapes, strict=True):
             yield deepspeed.utils.safe_get_full_fp32_param(weight).clone().view(shape)
 
-    def held_bytes(self) -> dict[str, int]:
+    def bytes_by_item(self) -> dict[str, int]:
         """Return nothing: DeepSpeed's flat shards cannot be told apart by use. The allocator knows their sum."""
         return {}
