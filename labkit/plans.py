@@ -16,7 +16,7 @@ TRAINING_PRECISIONS = ("float32", "tf32", "autocast", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Plan):
+class TrainingPlan(Plan):
     """What plans that train share: how often a step is timed, and what a point may set.
 
     A point sets strategy (single: every rank alone, nothing is exchanged), ranks (GPUs used; others idle), batch (over

@@ -90,7 +90,7 @@ class Messages(OverNodes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(OverNodes, TransformerPlan):
+class TrainingOverNodes(OverNodes, TransformerPlan):
     """What the plans of training share: the course's transformer, and a shape that suits the size.
 
     `samples` are per rank and micro-batch.
@@ -107,7 +107,7 @@ class Training(OverNodes, TransformerPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategies(Training):
+class Strategies(TrainingOverNodes):
     """A step under each strategy and rate; DDP also with accumulated micro-batches and with buckets of other sizes.
 
     "alone" sends nothing: its step is what the ranks compute. "fsdp" shards over all ranks, "hsdp" inside each node.
@@ -139,7 +139,7 @@ class Strategies(Training):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSteps(Training):
+class LocalSteps(TrainingOverNodes):
     """Trainings that exchange gradients in every step (every=1), or weights once every so many steps.
 
     Between exchanges each rank takes steps of AdamW by itself. An outer SGD with Nesterov momentum then moves the

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from labkit import node
 from labkit.engine.errors import PlanError
-from labkit.plans import STRATEGIES, ZERO, Training
+from labkit.plans import STRATEGIES, ZERO, TrainingPlan
 from labkit.theory.shapes import Model, bert, configuration
 
 BERT = configuration("bert-base")
@@ -39,7 +39,7 @@ def _divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bert(Training):
+class BertPlan(TrainingPlan):
     """BERT-base for classification: the model of two published reports, without their dropout (see AsReported)."""
 
     lab: ClassVar[str] = "ddp_fsdp"
@@ -91,7 +91,7 @@ class Bert(Training):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategies(Bert):
+class Strategies(BertPlan):
     """Every strategy at every batch, interleaved; the first seed's rows also hold both ledgers."""
 
     SMALL: ClassVar[dict[str, Any]] = {"seeds": (0,)}
@@ -106,7 +106,7 @@ class Strategies(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knobs(Bert):
+class Knobs(BertPlan):
     """From plain float32 training to a fast one: one knob more at a time, under one strategy.
 
     The model has no dropout and a fused attention, so the first rung is not the reports' model (see AsReported).
@@ -132,7 +132,7 @@ class Knobs(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsReported(Bert):
+class AsReported(BertPlan):
     """The reports' model: with dropout and with attention product by product, each on and off, at two batches."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
@@ -147,7 +147,7 @@ class AsReported(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zero(Bert):
+class Zero(BertPlan):
     """One of DeepSpeed's ZeRO stages, or strategies of torch beside it; a launch per stage: its buffers stay behind.
 
     `limits` of stage 3: "default", DeepSpeed's own (small parameters stay whole, gathered ones are kept for reuse), or
@@ -180,7 +180,7 @@ def zero_plans(size: str, gpus: int, seeds: int) -> list[Zero]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Bert):
+class Trial(BertPlan):
     """Strategies beside one process that trains on the same global batches, in float32 with SGD.
 
     Some variants are written by hand, some have a bug.

@@ -23,7 +23,7 @@ from lessons.ddp_fsdp.plan import BY_HAND
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-    from lessons.ddp_fsdp.plan import Bert
+    from lessons.ddp_fsdp.plan import BertPlan
 
 _SEEDS, _RESOLVED = 3, 2.0  # of the reports; standard errors (Student's t with two times three seeds asks for 2.8)
 MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
@@ -76,7 +76,7 @@ def _beside_ddp(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
-def forecast(plan: Bert, row: pd.Series | dict) -> dict[str, int]:
+def forecast(plan: BertPlan, row: pd.Series | dict) -> dict[str, int]:
     """Return the bytes that a rank of a lab 04 point should hold at the fullest moment (float32 only), by item."""
     share = row["batch"] // row["ranks"]
     kept = bert_activations(plan.layers, plan.hidden, plan.heads, share, plan.sequence)

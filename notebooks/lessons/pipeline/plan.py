@@ -24,7 +24,7 @@ _SMALL |= {"batch": 16, "sequence": 32, "warm_ups": 1, "repeats": 3, "stream": 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bert(Plan):
+class BertPlan(Plan):
     """What all plans of this lab share: the model, the batch, and how often a step is timed.
 
     `batch` sequences of `sequence` tokens go through BERT-base, cut into stages. A point sets ranks (GPUs used; others
@@ -106,7 +106,7 @@ class Bert(Plan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpus(Bert):
+class Gpus(BertPlan):
     """Every mode on several numbers of GPUs (those of 2, 3 and 4 that fit, if none are named)."""
 
     SMALL: ClassVar[dict[str, Any]] = {"ranks": (1, 2)}
@@ -122,7 +122,7 @@ class Gpus(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MicroBatches(Bert):
+class MicroBatches(BertPlan):
     """The number of micro-batches, streaming and training (under GPipe), on `ranks` GPUs (0: all that divide)."""
 
     SMALL: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
@@ -137,7 +137,7 @@ class MicroBatches(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedules(Bert):
+class Schedules(BertPlan):
     """Training under each schedule; interleaved cuts `chunks` stages a rank (3 or 2, what divides, if not named).
 
     Without counts of micro-batches there are 8, or as many as the ranks need.
@@ -158,7 +158,7 @@ class Schedules(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Splits(Bert):
+class Splits(BertPlan):
     """The same layers cut in several ways; without `splits` evenly, and with half of them in the first stage."""
 
     SMALL: ClassVar[dict[str, Any]] = {"splits": ("2-2", "3-1")}
@@ -175,7 +175,7 @@ class Splits(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Precisions(Bert):
+class Precisions(BertPlan):
     """The same pipeline in each precision, streaming and training."""
 
     SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
@@ -190,7 +190,7 @@ class Precisions(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsReported(Bert):
+class AsReported(BertPlan):
     """The reports' model: with dropout and with attention product by product, each off and on, in every mode."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "modes": ("streaming", "training")}
@@ -206,7 +206,7 @@ class AsReported(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers(Bert):
+class Layers(BertPlan):
     """No pipeline: what one layer, the embedding and the head take alone, forward and backward, and one transfer."""
 
     SMALL: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
@@ -219,7 +219,7 @@ class Layers(Bert):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Bert):
+class Trial(BertPlan):
     """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs.
 
     The loop by hand runs GPipe alone: neighbours that send to each other at the same time, as in 1F1B, could wait

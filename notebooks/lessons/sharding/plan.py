@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.plans import Training
+from labkit.plans import TrainingPlan
 from labkit.theory.gpt import VOCABULARY, gpt
 from labkit.theory.shapes import Model
 
@@ -38,7 +38,7 @@ _SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt(Training):
+class GptPlan(TrainingPlan):
     """GPT-2 Large, unless told otherwise: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
 
     A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
@@ -114,7 +114,7 @@ def _roomy() -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategies(Gpt):
+class Strategies(GptPlan):
     """Every strategy on all GPUs, interleaved: `large` sequences each, and the report's batch; two on fewer GPUs."""
 
     SMALL: ClassVar[dict[str, Any]] = {"large": 4, "batch": 8, "micro_batch": 2, "seeds": (0,)}
@@ -138,7 +138,7 @@ class Strategies(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ladder(Gpt):
+class Ladder(GptPlan):
     """One GPU, from the report's configuration up, one knob per rung; "one graph" (half a minute) only if named."""
 
     least: ClassVar[int] = 1
@@ -166,7 +166,7 @@ class Ladder(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batches(Gpt):
+class Batches(GptPlan):
     """One GPU, more and more sequences at once, until they do not fit."""
 
     least: ClassVar[int] = 1
@@ -182,7 +182,7 @@ class Batches(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accumulation(Gpt):
+class Accumulation(GptPlan):
     """Gradients exchanged after every micro-batch, or once per step."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2}
@@ -197,7 +197,7 @@ class Accumulation(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsReported(Gpt):
+class AsReported(GptPlan):
     """The report's own comparison: plain attention, float32, nothing compiled, 32 sequences per step, 8 at a time."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "batch": 8, "micro_batch": 2}
@@ -217,7 +217,7 @@ class AsReported(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Losses(Gpt):
+class Losses(GptPlan):
     """Twenty steps on the same batches: under each strategy, with activations recomputed, with gradients compressed."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 5, "occurring": 50}
@@ -246,7 +246,7 @@ class Losses(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiles(Gpt):
+class Profiles(GptPlan):
     """One micro-batch per rank under the profiler, and once more without communication."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
@@ -261,7 +261,7 @@ class Profiles(Gpt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline(Gpt):
+class Timeline(GptPlan):
     """Three steps with every allocation remembered."""
 
     least: ClassVar[int] = 1
@@ -295,7 +295,7 @@ class Links(Plan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Gpt):
+class Trial(GptPlan):
     """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}

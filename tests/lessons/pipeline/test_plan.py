@@ -6,7 +6,7 @@ from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from lessons import pipeline
 from lessons.pipeline import bugs
-from lessons.pipeline.plan import BY_HAND, VARIANTS, Bert
+from lessons.pipeline.plan import BY_HAND, VARIANTS, BertPlan
 
 FOUR = {"device": "cuda", "gpus": 4}
 
@@ -53,7 +53,7 @@ def test_more_stages_than_gpus_only_interleaved():
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize("kind", Bert.__subclasses__())
+@pytest.mark.parametrize("kind", BertPlan.__subclasses__())
 def test_defaults_fit_any_number_of_gpus(kind, gpus):
     plan = kind(device="cuda", gpus=gpus)
     assert plan.points()

@@ -18,7 +18,7 @@ from torch.distributed.pipelining import (
 from labkit.engine.worker import Worker
 from labkit.worker.bert import LABELS, Stage, loss_of, model_knobs
 from labkit.worker.clocks import Tape
-from lessons.pipeline.plan import KEPT, Bert
+from lessons.pipeline.plan import KEPT, BertPlan
 from lessons.pipeline.theory.schedules import layers_of
 
 
@@ -27,7 +27,7 @@ def layers_of_stages(sizes: list[int]) -> list[range]:
     return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
 
 
-def random_batch(plan: Bert, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def random_batch(plan: BertPlan, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)

@@ -25,7 +25,7 @@ from lessons.sharding.theory import project
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-    from lessons.sharding.plan import Gpt
+    from lessons.sharding.plan import GptPlan
 
 _SPREAD = "spread_efficiency"
 _BY = ["load", "strategy", "ranks"]
@@ -73,7 +73,7 @@ def batches(run: Run) -> pd.DataFrame:
     return table
 
 
-def forecast(plan: Gpt, row: pd.Series | dict) -> dict[str, int]:
+def forecast(plan: GptPlan, row: pd.Series | dict) -> dict[str, int]:
     """Return the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
     half = row["precision"] == "bfloat16"
     size = 2 if half else 4
