@@ -290,7 +290,7 @@ def export_trace(spans: pd.DataFrame, folder: Path) -> Path:
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.put_on_trial`)."""
+    """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.try_variant`)."""
     seen = ["reported_ms", "true_ms", "first_times", "in_flight", "steps_before"]
     columns = ["variant", *seen, "loss_apart", "gradient_times", "batches_inside"]
     return of_run(run.entries("trial", columns)[columns].reset_index(drop=True), run)

@@ -14,7 +14,7 @@ from lessons.benchmarking.worker.device import drive
 from lessons.benchmarking.worker.launches import count_kernels, time_launches
 from lessons.benchmarking.worker.profiles import plain_phases, profile_phases
 from lessons.benchmarking.worker.steps import TrainingLoop, time_phases, time_products
-from lessons.benchmarking.worker.trials import put_on_trial
+from lessons.benchmarking.worker.trials import try_variant
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
@@ -28,7 +28,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Answer):
         try_answer(worker, point)
     elif isinstance(worker.plan, Trial):
-        put_on_trial(worker, point)
+        try_variant(worker, point)
     else:
         run_point(worker, point)
         release_memory(worker)

@@ -124,7 +124,7 @@ def right(bench, repeats):
     return seconds
 
 
-def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace) -> None:
     """Append what one benchmark reports, beside the right one of the same model, and what it did.
 
     `reported_ms` is the mean of what it measured, `true_ms` the median of the right one. `in_flight`: stops of the

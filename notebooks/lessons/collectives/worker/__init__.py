@@ -14,7 +14,7 @@ from lessons.collectives.plan import NcclTests, Ring, Trial
 from lessons.collectives.worker import nccl_tests
 from lessons.collectives.worker.calls import CALLS, Call
 from lessons.collectives.worker.timing import RingAllReduce, gloo_barrier, timing_fields
-from lessons.collectives.worker.trials import compare
+from lessons.collectives.worker.trials import try_variant
 
 
 def prepare(worker: Worker) -> dict[int, Any]:
@@ -31,7 +31,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if worker.rank >= point.ranks:
         return
     if isinstance(worker.plan, Trial):
-        compare(worker, point, group)
+        try_variant(worker, point, group)
     elif getattr(point, "source", "ours") == "nccl-tests":
         _ask_nccl_tests(worker, point, group)
     else:

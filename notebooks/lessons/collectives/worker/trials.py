@@ -59,7 +59,7 @@ class ClockReading(NamedTuple):
     calls_before: int
 
 
-def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what a benchmark claims, and of what the same call shows under a clock that waits.
 
     `seconds` and `late_seconds` are medians of the benchmark's own repetitions, `again_seconds` that of the call once

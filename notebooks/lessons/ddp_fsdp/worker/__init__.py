@@ -13,7 +13,7 @@ from labkit.worker.counting import record_ledgers
 from labkit.worker.settings import prepare, release_memory, set_precision
 from labkit.worker.trainer import Batch, adamw, batches, time_steps
 from lessons.ddp_fsdp.plan import Trial
-from lessons.ddp_fsdp.worker.trials import compare, make_trainer
+from lessons.ddp_fsdp.worker.trials import make_trainer, try_variant
 
 __all__ = ["measure", "prepare"]
 
@@ -26,7 +26,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     set_precision(point.precision)
     group = worker.state[point.ranks]
     if isinstance(worker.plan, Trial):
-        compare(worker, point, group)
+        try_variant(worker, point, group)
     elif worker.rank < point.ranks:
         _run_point(worker, point, group)
     release_memory(worker)

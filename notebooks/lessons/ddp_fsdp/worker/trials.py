@@ -31,7 +31,7 @@ class _Unused(nn.Module):
         return self.model(*batch)
 
 
-def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what two epochs did here and in one process that saw the same global batches.
 
     `loss_error` and `update_error`: largest difference of the steps' mean losses, relative, and the length of the

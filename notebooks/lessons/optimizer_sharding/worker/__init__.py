@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from labkit.engine.worker import Worker
 from labkit.worker.settings import prepare, release_memory, set_precision
 from lessons.optimizer_sharding.plan import Equality, Memory, Steps, Trial
-from lessons.optimizer_sharding.worker.equality import attempt, compare
+from lessons.optimizer_sharding.worker.equality import compare, try_variant
 from lessons.optimizer_sharding.worker.training import measure_memory, time_steps
 
 __all__ = ["measure", "prepare"]
 
-_WORK = {Memory: measure_memory, Steps: time_steps, Equality: compare, Trial: attempt}
+_WORK = {Memory: measure_memory, Steps: time_steps, Equality: compare, Trial: try_variant}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:

@@ -204,7 +204,7 @@ VARIANTS = {
 _SAME = 1e-4
 
 
-def attempt(worker: Worker, point: SimpleNamespace) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row: as lab's equality, and after one step `first_error`; `saved`: the share of a state_dict's moments
     that are those of the optimizer which shards nothing. The learning rate falls every second step.
     """

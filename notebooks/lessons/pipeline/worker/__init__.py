@@ -16,7 +16,7 @@ from labkit.worker.settings import set_precision
 from lessons.pipeline.plan import Layers, Trial
 from lessons.pipeline.theory.schedules import layers_of
 from lessons.pipeline.worker.pipe import Pipe
-from lessons.pipeline.worker.trials import compare, time_parts
+from lessons.pipeline.worker.trials import time_parts, try_variant
 
 _TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
 _MOST_TRACED = {
@@ -33,7 +33,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Layers):
         time_parts(worker, point)
     elif worker.rank < point.ranks:
-        (compare if isinstance(worker.plan, Trial) else _run_point)(worker, point, worker.state[point.ranks])
+        (try_variant if isinstance(worker.plan, Trial) else _run_point)(worker, point, worker.state[point.ranks])
     gc.collect()
     if worker.device.type == "cuda":
         torch.cuda.empty_cache()

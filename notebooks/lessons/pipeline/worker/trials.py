@@ -21,7 +21,7 @@ from lessons.pipeline.worker.by_hand import Link, run_steps
 from lessons.pipeline.worker.pipe import Pipe, layers_of_stages, random_batch
 
 
-def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append one row a rank: how far outputs, loss and gradients are from the unpipelined model's, and what it holds.
 
     `output_error` and `loss_error` (last rank) and `gradient_error` are the largest difference over the largest value.

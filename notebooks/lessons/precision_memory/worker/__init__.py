@@ -11,7 +11,7 @@ from lessons.precision_memory.worker.levers import measure_lever
 from lessons.precision_memory.worker.memory import measure_memory, measure_peak, record_step_allocations
 from lessons.precision_memory.worker.numbers import run_experiment
 from lessons.precision_memory.worker.scaling import train_scaled
-from lessons.precision_memory.worker.trials import attempt
+from lessons.precision_memory.worker.trials import try_variant
 
 __all__ = ["measure", "prepare"]
 
@@ -22,7 +22,7 @@ _WORK = {
     Timeline: record_step_allocations,
     Levers: measure_lever,
     Hidden: measure_peak,
-    Trial: attempt,
+    Trial: try_variant,
 }
 
 

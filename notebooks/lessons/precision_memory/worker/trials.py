@@ -50,7 +50,7 @@ class Entropy:
         return -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1).mean()
 
 
-def attempt(worker: Worker, point: SimpleNamespace) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace) -> None:
     """Append a row (entry="trial"): the last step's peak, what is held at the end of its backward, growth a step."""
     with Meter(worker) as meter:
         model = model_of(worker, point)

@@ -14,7 +14,7 @@ from lessons.scaling.worker.epochs import time_epochs
 from lessons.scaling.worker.images import Augmented, load
 from lessons.scaling.worker.learning import learn
 from lessons.scaling.worker.messages import record_messages
-from lessons.scaling.worker.trials import put_on_trial
+from lessons.scaling.worker.trials import try_variant
 
 _MEASURES = {Epochs: time_epochs, Communication: communicate, Accuracy: learn, Messages: record_messages}
 
@@ -34,5 +34,5 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if worker.rank >= point.ranks:
         return
     settings.set_precision(point.precision)
-    _MEASURES.get(type(worker.plan), put_on_trial)(worker, point)
+    _MEASURES.get(type(worker.plan), try_variant)(worker, point)
     settings.release_memory(worker)

@@ -20,7 +20,7 @@ from lessons.scaling.worker.learning import evaluate, train_epoch
 from lessons.scaling.worker.loop import EpochLoop
 
 
-def put_on_trial(worker: Worker, point: SimpleNamespace) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace) -> None:
     """Append one row: what the ranks trained on, validated on, with which learning rate, and which time they report.
 
     `distinct`: the share of an epoch's images, over all ranks, that differ. `repeated`: the share of the second epoch's

@@ -18,7 +18,7 @@ from labkit.worker.trainer import Batch, Trainer, adamw, batches, time_steps
 from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
 from lessons.sharding.worker.gpt import Gpt, samples
 from lessons.sharding.worker.overlap import profile
-from lessons.sharding.worker.trials import compare, time_collective
+from lessons.sharding.worker.trials import time_collective, try_variant
 
 __all__ = ["measure", "prepare"]
 
@@ -41,7 +41,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
         time_collective(worker, point, group)
         return
     set_precision(point.precision)
-    (compare if isinstance(worker.plan, Trial) else _run_point)(worker, point, group)
+    (try_variant if isinstance(worker.plan, Trial) else _run_point)(worker, point, group)
     release_memory(worker)
 
 

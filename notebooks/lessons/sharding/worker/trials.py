@@ -49,7 +49,7 @@ def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessG
         )
 
 
-def compare(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what some steps did here and in one process that saw the same batches.
 
     `loss_error` and `update_error` are relative, `update_ratio` is the first step's change along the right one.
