@@ -154,7 +154,7 @@ class Worker:
 
         A rank that ran out of memory may have left the others inside a collective that it will never join, or with work
         queued for one. Where they end the point in another way, or not within PEERS_SECONDS, this process ends with
-        RESTART and the launcher starts fresh workers for the points that are left.
+        RESTART_STATUS and the launcher starts fresh workers for the points that are left.
         """
         key = f"{os.environ['LABKIT_LAUNCH']}/point{point}/rank"
         self.store.set(f"{key}{self.rank}", outcome)

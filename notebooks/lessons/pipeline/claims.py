@@ -80,7 +80,7 @@ def _near_both(printed: float, recomputed: float) -> bool:
 
 
 def _peaks(split: str) -> pd.Series:
-    """Return the peaks that the report prints for a split, by rank; it says MB, and they are MiB (see `_both_ends`)."""
+    """Return the peaks that the report prints for a split, by rank: its MB are MiB (see the claim `both_ends`)."""
     table = published("pipeline_splits")
     return table[(table["report"] == FOUR) & (table["split"] == split)].set_index("rank")["peak_mb"]
 

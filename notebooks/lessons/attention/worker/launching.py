@@ -42,7 +42,7 @@ class DescribedTensor(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What starts a kernel: its grid, its arguments (tensors, Described, numbers), its constants, and options."""
+    """What starts a kernel: its grid, its arguments (tensors, DescribedTensor, numbers), its constants, and options."""
 
     kernel: Any
     grid: tuple[int, int, int]

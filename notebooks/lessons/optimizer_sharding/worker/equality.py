@@ -205,7 +205,7 @@ _SAME = 1e-4
 
 
 def try_variant(worker: Worker, point: SimpleNamespace) -> None:
-    """Append a row: as lab's equality, and after one step `first_error`; `saved`: the share of a state_dict's moments
+    """Append a row: as `compare` does, and after one step `first_error`; `saved`: the share of a state_dict's moments
     that are those of the optimizer which shards nothing. The learning rate falls every second step.
     """
     sharded = Side(worker, point, "sharded", VARIANTS[point.variant])
