@@ -14,6 +14,7 @@ from labkit.story.words import capitalised
 
 CLOSE = 1e-6  # relative, of two numbers that count as equal
 LARGEST = 1e300  # of a whole number, which may be too large for a float
+_NO_RESULT = object()  # of a mistake that cannot be made with the given arguments
 
 
 class Mistake(NamedTuple):
@@ -48,7 +49,7 @@ def judge_of(
     def judge(given: list, cases: Sequence[Sequence[Any]] = inputs) -> Verdict:
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
         expected_values = [_result_of(reference, arguments) for arguments in cases]
-        forms = {_kind_of(value) for value in expected_values}
+        forms = {_form_of(value) for value in expected_values}
         results = {mistake: [_result_of(mistake.made, each) for each in cases] for mistake in mistakes}
         everywhere = next((mistake for mistake in mistakes if _is_mistake(given, results[mistake])), None)
         possible = [
@@ -59,7 +60,7 @@ def judge_of(
             if is_same(value, expected):
                 continue
             gives = f"{call_text(name, list(arguments))} gives {_as_read(value, expected)}"
-            if _kind_of(value) not in forms:
+            if _form_of(value) not in forms:
                 missing = " Is a `return` missing on some path?" if value is None else ""
                 faults.setdefault("form", f"{gives}. Return {result_form}.{missing}")
                 continue
@@ -87,11 +88,11 @@ def is_close(value: Any, expected: float, relative: float = CLOSE, absolute: flo
 
 def is_same(value: Any, expected: Any) -> bool:
     """Return whether two values are equal, lists item by item, numbers up to rounding."""
-    if _kind_of(value) != _kind_of(expected):
+    if _form_of(value) != _form_of(expected):
         return False
-    if _kind_of(expected) == "number":
+    if _form_of(expected) == "number":
         return is_close(value, expected)
-    if _kind_of(expected) == "list":
+    if _form_of(expected) == "list":
         return len(value) == len(expected) and all(map(is_same, value, expected))
     return value == expected
 
@@ -104,7 +105,7 @@ def _is_mistake(given: list, results: list) -> bool:
 def _is_refuted(given: list, results: list, forms: set[str]) -> bool:
     """Return whether a result of a right form is another one than the mistake gives."""
     return any(
-        _kind_of(value) in forms and result is not _result_of and not is_same(value, result)
+        _form_of(value) in forms and result is not _NO_RESULT and not is_same(value, result)
         for value, result in zip(given, results, strict=True)
     )
 
@@ -112,11 +113,11 @@ def _is_refuted(given: list, results: list, forms: set[str]) -> bool:
 def _result_of(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
         return function(*copy.deepcopy(list(arguments)))
-    except (ArithmeticError, ValueError, LookupError, TypeError):  # a mistake that cannot be made with these arguments
-        return _result_of
+    except (ArithmeticError, ValueError, LookupError, TypeError):
+        return _NO_RESULT
 
 
-def _kind_of(value: Any) -> str:
+def _form_of(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(type(value).__name__)
     if isinstance(value, int | float):
@@ -126,12 +127,12 @@ def _kind_of(value: Any) -> str:
 
 def _as_read(value: Any, beside: Any) -> str:
     """Return a value as a sentence shows it: a number with as many digits as tell it from the one beside it."""
-    if _kind_of(value) != "number":
+    if _form_of(value) != "number":
         return truncate(repr(value))
     return repr(value) if _short(value) == _short(beside) else _short(value)
 
 
 def _short(value: Any) -> str:
-    if _kind_of(value) != "number" or not math.isfinite(value):
+    if _form_of(value) != "number" or not math.isfinite(value):
         return repr(value)
     return units.count(round(value)) if abs(value) >= 1e5 or value == round(value) else f"{value:.6g}"

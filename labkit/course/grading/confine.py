@@ -195,7 +195,7 @@ def confinement_fault(kind: str) -> str:
             "request.json": json.dumps(request),
         }
         try:
-            ended = run(script, "probe.py", Limits(_TRY_SECONDS), kind)
+            result = run(script, "probe.py", Limits(_TRY_SECONDS), kind)
             reached = [f"write {place}" for place in places if place.exists()]
         except OSError as error:
             return str(error)
@@ -204,9 +204,9 @@ def confinement_fault(kind: str) -> str:
                 with suppress(OSError):
                     place.unlink(missing_ok=True)
     try:
-        reached += json.loads(ended.results)
+        reached += json.loads(result.results)
     except ValueError:
-        last_line = ended.printed.strip().rpartition("\n")[2] or f"its process ended with status {ended.status}"
+        last_line = result.printed.strip().rpartition("\n")[2] or f"its process ended with status {result.status}"
         return f"{last_line}: {sys.executable}" if last_line.startswith("PermissionError") else last_line
     return f"an answer could {', '.join(reached)}" if reached else ""
 

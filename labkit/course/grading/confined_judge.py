@@ -41,13 +41,13 @@ def judge(
     cases = cases_of(name)
     inputs = cases.arguments_for(name, student, secret)
     limits = replace(limits, seconds=limits.seconds + cases.start_s)
-    ended = _run_answer(name, code, inputs, cases, limits)
-    if (verdict := _syntax_verdict(function, ended, limits)) is not None:
+    result = _run_answer(name, code, inputs, cases, limits)
+    if (verdict := _syntax_verdict(function, result, limits)) is not None:
         return verdict
-    printed = ended.printed[:MOST_PRINTED]
+    printed = result.printed[:MOST_PRINTED]
     more = [_reference_rows(name, json.dumps(inputs), limits)] if cases.reference else []
     try:
-        given = _values_or_verdict(function, code, inputs, cases, ended, limits)
+        given = _values_or_verdict(function, code, inputs, cases, result, limits)
         if isinstance(given, Verdict):
             return replace(exercise.on_failure(given), printed=printed)
         if cases.reference:
@@ -74,13 +74,13 @@ def _run_answer(name: str, code: str, inputs: list, cases: Cases, limits: Limits
     )
 
 
-def _syntax_verdict(function: str, ended: ConfinedResult, limits: Limits) -> Verdict | None:
+def _syntax_verdict(function: str, result: ConfinedResult, limits: Limits) -> Verdict | None:
     """Return the verdict on an answer that its process did not call, as the first line of its results tells."""
-    first = next(iter(_lines(ended.results.partition("\n")[0])), {})
+    first = next(iter(_lines(result.results.partition("\n")[0])), {})
     if "syntax" not in first:
         most = f"{limits.seconds:.0f} s and {limits.memory_mib} MiB"
         sentence = f"Python cannot read it within {most}: it is nested too deeply, or one of its lines is too long"
-        return Verdict(function, NOT_JUDGED, {"syntax": sentence}, detail=ended.printed[-MOST_PRINTED:])
+        return Verdict(function, NOT_JUDGED, {"syntax": sentence}, detail=result.printed[-MOST_PRINTED:])
     if first["syntax"]:
         return Verdict(function, NOT_JUDGED, {"syntax": f"it is not valid Python: {first['syntax']}"})
     if lines := first["open"]:
@@ -103,15 +103,15 @@ def files_of_modules(names: Iterable[str]) -> dict[str, str]:
 
 
 def _values_or_verdict(
-    function: str, code: str, inputs: list, cases: Cases, ended: ConfinedResult, limits: Limits
+    function: str, code: str, inputs: list, cases: Cases, result: ConfinedResult, limits: Limits
 ) -> Sequence[Any] | Verdict:
     """Return what the answer gave for each list of arguments, or the verdict where it did not give all of them."""
-    lines = _lines(ended.results)
+    lines = _lines(result.results)
     rows = [line["row"] for line in lines if isinstance(line.get("row"), dict)][: len(inputs)]
     raised = next((line for line in lines if "raised" in line), None)
-    if ended.took_more:
-        sentence = f"its processes took more {ended.took_more} together"
-        return Verdict(function, RAISED, {"limits": sentence}, detail=ended.printed[-MOST_PRINTED:])
+    if result.took_more:
+        sentence = f"its processes took more {result.took_more} together"
+        return Verdict(function, RAISED, {"limits": sentence}, detail=result.printed[-MOST_PRINTED:])
     if raised is not None:
         detail = str(raised.get("traceback", ""))[:MOST_DETAIL]
         faults = {"raised": str(raised["raised"])[:MOST_PRINTED]}
@@ -123,15 +123,15 @@ def _values_or_verdict(
     if len(rows) < len(inputs):
         call = call_text(function, inputs[len(rows)]) if not cases.driver else f"`{function}`"
         what = call if any("loaded" in line for line in lines) else "the cell"
-        if ended.status is None:
+        if result.status is None:
             sentence = f"{what} did not come back within {limits.seconds:.0f} s: a loop in it does not end, or is slow"
             return Verdict(function, HUNG, {"hung": sentence})
         sentence = (
-            f"{what} ended its process (exit status {ended.status}): out of memory, killed, or an exit of its own"
+            f"{what} ended its process (exit status {result.status}): out of memory, killed, or an exit of its own"
         )
-        if len(ended.results.encode()) >= limits.output_mib * 2**20:  # the system lets no file grow beyond
+        if len(result.results.encode()) >= limits.output_mib * 2**20:  # the system lets no file grow beyond
             sentence = f"{what} gave too much: all results together may take {limits.output_mib} MiB as text"
-        return Verdict(function, RAISED, {"ended": sentence}, detail=ended.printed[-MOST_PRINTED:])
+        return Verdict(function, RAISED, {"ended": sentence}, detail=result.printed[-MOST_PRINTED:])
     return rows if cases.driver else returned_values(function, code.encode(errors="replace"), inputs, rows, "")
 
 
@@ -152,9 +152,9 @@ def _lines(results: str) -> list[dict[str, Any]]:
 def _reference_rows(name: str, inputs: str, limits: Limits) -> list[Any]:
     """Return what the reference solution gives in the same kind of process."""
     code = "\n\n\n".join(map(code_of, cases_of(name).reference))
-    ended, rows = _rows(name, code, json.loads(inputs), limits)
+    result, rows = _rows(name, code, json.loads(inputs), limits)
     if rows is None:
-        raise RuntimeError(f"the reference solution of {name} did not end well:\n{ended.printed}\n{ended.results}")
+        raise RuntimeError(f"the reference solution of {name} did not end well:\n{result.printed}\n{result.results}")
     return rows
 
 
@@ -169,6 +169,6 @@ def _measured_again(name: str, given: Sequence[Any], inputs: list, limits: Limit
 
 def _rows(name: str, code: str, inputs: list, limits: Limits) -> tuple[ConfinedResult, list[Any] | None]:
     """Return how trusted code ended in a process of its own, and what it gave; None where that is not all."""
-    ended = _run_answer(name, code, inputs, cases_of(name), limits)
-    rows = [line["row"] for line in _lines(ended.results) if "row" in line]
-    return ended, rows if len(rows) == len(inputs) else None
+    result = _run_answer(name, code, inputs, cases_of(name), limits)
+    rows = [line["row"] for line in _lines(result.results) if "row" in line]
+    return result, rows if len(rows) == len(inputs) else None

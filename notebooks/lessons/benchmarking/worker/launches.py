@@ -54,5 +54,5 @@ def time_launches(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) ->
 
 def count_kernels(worker: Worker, loop: TrainingLoop) -> None:
     """Append what one forward launches. Rows: entry="kernels" (kernels, busy_ms)."""
-    seen = profile_work(worker, loop.forward, steps=1)
-    worker.record(entry="kernels", kernels=len(seen.events), busy_ms=seen.busy_us / 1e3)
+    profiled = profile_work(worker, loop.forward, steps=1)
+    worker.record(entry="kernels", kernels=len(profiled.events), busy_ms=profiled.busy_us / 1e3)

@@ -102,10 +102,10 @@ def profile_phases(worker: Worker, point: SimpleNamespace, loop: TrainingLoop) -
         work = loop.works[phase]
         _record_account(worker, phase, work)
         if phase != "both":
-            seen = profile_work(worker, work, 1, with_host=True)
-            _record_operators(worker, phase, work, seen)
+            profiled = profile_work(worker, work, 1, with_host=True)
+            _record_operators(worker, phase, work, profiled)
             if phase == "forward" and f"{point.model} {point.precision}" in worker.plan.drawn:
-                _record_spans(worker, seen)
+                _record_spans(worker, profiled)
     loop.optimizer.zero_grad()
     _attention(worker, point)
 
@@ -139,13 +139,13 @@ def _record_kernel(worker: Worker, phase: str, name: str, kind: str, calls: list
     worker.record(entry="kernel", phase=phase, kernel=name, family=kind, **counts)
 
 
-def _record_operators(worker: Worker, phase: str, work: Callable, seen: ProfiledSteps) -> None:
+def _record_operators(worker: Worker, phase: str, work: Callable, profiled: ProfiledSteps) -> None:
     """Append a row per operator that launched something: its time on the device, and what it had to do."""
     with Traffic() as traffic:
         work()
     device_us: dict[str, float] = defaultdict(float)
-    begin = _begin_us(seen)
-    for event in seen.host:
+    begin = _begin_us(profiled)
+    for event in profiled.host:
         if event.time_range.start < begin:
             continue
         outermost = _outermost_counted(event, traffic)
@@ -161,9 +161,9 @@ def _record_operators(worker: Worker, phase: str, work: Callable, seen: Profiled
         worker.record(entry="operator", phase=phase, operator=operator, total_us=total_us, **counted)
 
 
-def _begin_us(seen: ProfiledSteps) -> float:
+def _begin_us(profiled: ProfiledSteps) -> float:
     """Return when the steps that count began; what the host did before was the unread call."""
-    return min((event.time_range.start for event in seen.host if event.name == TIMED_STEPS), default=0.0)
+    return min((event.time_range.start for event in profiled.host if event.name == TIMED_STEPS), default=0.0)
 
 
 def _outermost_counted(event: Any, traffic: Traffic) -> Any:
@@ -176,11 +176,11 @@ def _outermost_counted(event: Any, traffic: Traffic) -> Any:
     return outermost
 
 
-def _record_spans(worker: Worker, seen: ProfiledSteps) -> None:
+def _record_spans(worker: Worker, profiled: ProfiledSteps) -> None:
     """Append a span per operator, launch and kernel of the profiled forward; time counts from its first event."""
-    shown = [("kernel", event) for event in seen.events] if worker.device.type == "cuda" else []
-    begin = _begin_us(seen)
-    for event in seen.host:
+    shown = [("kernel", event) for event in profiled.events] if worker.device.type == "cuda" else []
+    begin = _begin_us(profiled)
+    for event in profiled.host:
         outer = event.cpu_parent
         if event.time_range.start < begin or event.name == TIMED_STEPS:
             continue
@@ -211,8 +211,8 @@ def _attention(worker: Worker, point: SimpleNamespace) -> None:
     }
     due = attention_work(plan.samples, heads, plan.sequence, hidden // heads, q.element_size())
     for part, work in works.items():
-        seen = profile_work(worker, work, _PART_CALLS)
-        us = sum(event.time_range.elapsed_us() for event in seen.events) / _PART_CALLS
+        profiled = profile_work(worker, work, _PART_CALLS)
+        us = sum(event.time_range.elapsed_us() for event in profiled.events) / _PART_CALLS
         worker.record(entry="attention", part=part, us=us, **due[part])
 
 
