@@ -53,7 +53,7 @@ class NodesSession(Session):
     ):
         self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
         self.restarts = restarts  # of the job, when it began to run
-        self.kernel, self.agent_fingerprint, self.launches, self.token = os.getpid(), agent_fingerprint(), 0, ""
+        self.agent_fingerprint, self.launches, self.token = agent_fingerprint(), 0, ""
         self.source_digest, self.source_fingerprint = source_digest(), source_fingerprint()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()

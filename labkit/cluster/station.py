@@ -46,7 +46,7 @@ class Station(agent.RequestHandler):
         super().__init__(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
         self.folder, self.index, self.listener = file.parent, index, listener
         self.interface, self.address = interface
-        self.clean, self.begun_s, self.outcomes_told = environment(), time.monotonic(), set[Launch]()
+        self.clean, self.outcomes_told = environment(), set[Launch]()
         self.runs: dict[str, Run] = {}
         self._heard, self._hearing = set[Any](), threading.Lock()
         self._telling = threading.RLock()

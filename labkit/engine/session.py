@@ -87,7 +87,7 @@ class Session:
     _current: Self | None = None
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.kernel, self.agent_fingerprint, self.launches = modules, os.getpid(), agent_fingerprint(), 0
+        self.modules, self.agent_fingerprint, self.launches = modules, agent_fingerprint(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
         self._folder, self._locked = private_folder()  # for the agent alone
         self._sockets: set[str] = set()  # of the forkserver, in that folder

@@ -43,7 +43,6 @@ class EpochLoop:
         after_gradient(model.conv1.weight, self, lambda loop: loop.note("backward"))
         exchanged = not alone and (point.ranks > 1 or getattr(point, "strategy", "") == "ddp")
         self.wrapped: Any = wrap(model, "ddp" if exchanged else "single", group, worker.device)
-        self.exchanged = exchanged
         self.optimizer = torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
 
     def note(self, part: str) -> None:
