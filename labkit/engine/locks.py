@@ -100,11 +100,11 @@ def lock(file: Path, mode: int = 0o644) -> Lock | None:
         except OSError as error:
             raise LocksUnusable(f"{file} cannot be locked: {error.strerror}") from None
         try:
-            if not stat.S_ISREG((about := os.fstat(descriptor)).st_mode):
+            if not stat.S_ISREG((status := os.fstat(descriptor)).st_mode):
                 raise LocksUnusable("it is no file")
-            if not mode & BITS_OF_OTHERS and (about.st_uid != os.geteuid() or about.st_mode & BITS_OF_OTHERS):
+            if not mode & BITS_OF_OTHERS and (status.st_uid != os.geteuid() or status.st_mode & BITS_OF_OTHERS):
                 raise LocksUnusable(
-                    f"{name_of_user(about.st_uid)} has opened it to others; ask them or root to remove it"
+                    f"{name_of_user(status.st_uid)} has opened it to others; ask them or root to remove it"
                 )
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_same_file(file, descriptor):
@@ -218,13 +218,13 @@ def _read_ticket(file: Path) -> TicketEntry | None:
     except OSError:
         return None
     try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or not _is_locked(descriptor):
-            if about.st_uid == os.geteuid():
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _is_locked(descriptor):
+            if status.st_uid == os.geteuid():
                 file.unlink(missing_ok=True)
             return None
         ticket = json.loads(os.pread(descriptor, MOST_TICKET, 0))
-        return _parse_ticket(ticket, about, file)
+        return _parse_ticket(ticket, status, file)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     finally:
@@ -239,12 +239,12 @@ def _is_locked(descriptor: int) -> bool:
     return False  # closing the descriptor releases it
 
 
-def _parse_ticket(ticket: dict[str, Any], about: os.stat_result, file: Path) -> TicketEntry:
+def _parse_ticket(ticket: dict[str, Any], status: os.stat_result, file: Path) -> TicketEntry:
     gpus = tuple(str(name) for name in ticket["gpus"][:MOST_GPUS])
     workers = int(ticket["workers"])
-    if not 0 < workers <= MOST_GPUS or not math.isfinite(about.st_ctime):
+    if not 0 < workers <= MOST_GPUS or not math.isfinite(status.st_ctime):
         raise ValueError(workers)
-    return TicketEntry(about.st_uid, about.st_ctime, workers, str(ticket["waits"]), gpus, file)
+    return TicketEntry(status.st_uid, status.st_ctime, workers, str(ticket["waits"]), gpus, file)
 
 
 def _forget() -> None:

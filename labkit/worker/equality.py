@@ -26,8 +26,8 @@ def weight_changes(
     return change(trainer.whole()), change(reference.whole())
 
 
-def projection(change: torch.Tensor, reference: torch.Tensor) -> float:
-    """Return the projection of the change on the reference, in lengths of the reference."""
+def ratio_along(change: torch.Tensor, reference: torch.Tensor) -> float:
+    """Return how far the change goes along the reference, in lengths of the reference."""
     return (change @ reference / (reference @ reference)).item()
 
 

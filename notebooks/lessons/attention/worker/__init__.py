@@ -48,12 +48,12 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 def _measure(worker: Worker, point: SimpleNamespace) -> None:
     work = Work(worker, point)
     if isinstance(worker.plan, Memory):
-        work.weigh()
+        work.record_memory()
     elif getattr(point, "clock", "launched") == "captured":
         work.time_captured()
     else:
         if isinstance(worker.plan, Plain):
-            work.weigh()
+            work.record_memory()
         work.time()
 
 
@@ -97,7 +97,7 @@ class Work:
 
         self.worker.record(phase="both", **summary(graph_times_ms(both)))
 
-    def weigh(self) -> None:
+    def record_memory(self) -> None:
         """Record what is kept for backward, and the memory there is at most.
 
         A compiled graph does not say what it keeps; the memory held after its forward does. Ours runs once before:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from labkit.engine.worker import Worker
-from labkit.worker.equality import projection
+from labkit.worker.equality import ratio_along
 from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 from lessons.ddp_from_scratch.worker.replicas import Bucketed
 
@@ -242,7 +242,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, refere
     gradients.append(_gradients(model))
     wrapped.close()
     error, later_error = (relative_difference([(gradient, right_gradients)]) for gradient in gradients)
-    measured = {"error": error, "later_error": later_error, "ratio": projection(gradients[0], right_gradients)}
+    measured = {"error": error, "later_error": later_error, "ratio": ratio_along(gradients[0], right_gradients)}
     worker.record(entry="trial", iteration=0, **measured, start_apart=start_apart, **sent)
 
 

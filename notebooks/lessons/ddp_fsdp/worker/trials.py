@@ -14,7 +14,7 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.plans import ZERO
 from labkit.worker.bert import Bert, samples
-from labkit.worker.equality import gather_numbers, mean_over_ranks, projection, sgd, weight_changes
+from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along, sgd, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.ddp_fsdp import bugs
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
@@ -63,7 +63,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
             losses.append((mean_over_ranks(loss, group), right_loss.item()))
             sample_numbers.append(gather_numbers(numbers, point.ranks, group))
             if len(losses) == 1:
-                row["update_ratio"] = projection(*weight_changes(trainer, reference, start))
+                row["update_ratio"] = ratio_along(*weight_changes(trainer, reference, start))
     except RuntimeError as error:
         row["raised"] = str(error).partition("\n")[0].partition(". ")[0]
     if "raised" not in row:

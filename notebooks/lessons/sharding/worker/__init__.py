@@ -68,7 +68,7 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
     elif isinstance(worker.plan, Timeline):
         for _ in range(worker.plan.warm_ups):
             trainer.step(next_batches())
-        _record_allocations(worker, trainer, next_batches)
+        _record_phases(worker, trainer, next_batches)
     else:
         time_steps(worker, trainer, next_batches, group)
         if point.seed == worker.plan.seeds[0] and not isinstance(worker.plan, Ladder):
@@ -100,7 +100,7 @@ def batch_source(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Ba
     return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))
 
 
-def _record_allocations(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:
+def _record_phases(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:
     """Keep the allocator's history over some steps, phase by phase."""
     losses: list[torch.Tensor] = []
 

@@ -20,21 +20,21 @@ def profile(
     worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]], group: dist.ProcessGroup | None
 ) -> None:
     """Time the step with its communication and without, note the stream's waits, then trace a step."""
-    time_steps(worker, trainer, next_batches, group)
-    repeats = {"warm_ups": 1, "repeats": worker.plan.repeats}
-    with without_communication(trainer):
+
+    def time_gradients(entry: str) -> None:
         for timing in worker.time(
-            lambda: trainer.gradients(next_batches()), **repeats, before=lambda: drop_gradients_and_wait(trainer, group)
+            lambda: trainer.gradients(next_batches()),
+            warm_ups=1,
+            repeats=worker.plan.repeats,
+            before=lambda: drop_gradients_and_wait(trainer, group),
         ):
-            worker.record(
-                entry="muted", iteration=timing.iteration, warm_up=timing.warm_up, muted_ms=1e3 * timing.seconds
-            )
-    for timing in worker.time(
-        lambda: trainer.gradients(next_batches()), **repeats, before=lambda: drop_gradients_and_wait(trainer, group)
-    ):
-        worker.record(
-            entry="gradients", iteration=timing.iteration, warm_up=timing.warm_up, gradients_ms=1e3 * timing.seconds
-        )
+            timed = {"iteration": timing.iteration, "warm_up": timing.warm_up, f"{entry}_ms": 1e3 * timing.seconds}
+            worker.record(entry=entry, **timed)
+
+    time_steps(worker, trainer, next_batches, group)
+    with without_communication(trainer):
+        time_gradients("muted")
+    time_gradients("gradients")
     waits = _Waits(worker, trainer)
     for iteration in range(1 + worker.plan.repeats):
         drop_gradients_and_wait(trainer, group)

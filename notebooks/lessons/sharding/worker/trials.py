@@ -10,7 +10,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import CollectiveCounter
-from labkit.worker.equality import mean_over_ranks, projection, sgd, weight_changes
+from labkit.worker.equality import mean_over_ranks, ratio_along, sgd, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.sharding.worker.gpt import Gpt, samples
 
@@ -78,7 +78,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
             loss = trainer.step(list(micro_batches))
         losses.append((mean_over_ranks(loss, group), reference.step([next(right)[:-1]]).item()))
         if step == 0:
-            row["update_ratio"] = projection(*weight_changes(trainer, reference, start))
+            row["update_ratio"] = ratio_along(*weight_changes(trainer, reference, start))
             whole = 4 * plan.model(point.vocabulary).parameters
             row["largest_share"] = sent.largest / whole
             reduced = sent.bytes["all-reduce"] + sent.bytes["reduce-scatter"]
