@@ -173,7 +173,7 @@ def batches(
 
     The sampler shuffles by seed and epoch alike on all ranks, then takes every `ranks`-th sample: together the ranks
     have the very samples that one process would. Last in each part stand the samples' numbers. `share` and `reshuffle`
-    switched off are two of the lab's bugs: every rank takes all; the epoch is never set.
+    switched off are bugs that a lesson looks for: every rank takes all; the epoch is never set.
     """
     data = TensorDataset(*tensors, torch.arange(len(tensors[0])))
     replicas = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}

@@ -139,8 +139,8 @@ def test_the_rung_takes_the_steps_of_the_others():
     for compiled in ("no", "by hand"):
         recorded = rows[compiled] = []
 
-        def timed(step, *, warm_ups, repeats, before):
-            for iteration in range(warm_ups + repeats):
+        def timed(step, *, before):
+            for iteration in range(plan.warm_ups + plan.repeats):
                 yield SimpleNamespace(iteration=iteration, warm_up=False, seconds=1.0, result=step().item())
 
         worker = SimpleNamespace(plan=plan, device=DEVICE, rank=0, state={1: None}, time=timed)

@@ -167,11 +167,10 @@ def predictions(run: Run) -> pd.DataFrame:
 
     step_ms is the untraced median; logged_ms the mean of the traced steps; simulated_ms the simulator's, fed with the
     median stage, transfer and update times of the traced steps; `residual` simulated over measured, minus one, and
-    `spread_residual` what step_ms's spread
-    makes of it. Bubbles are shares of the ranks' time between the first F and the last B: bubble_formula for equal
-    stages, bubble_stages simulated with measured stage times and no transfers, bubble_simulated with transfers, and
-    bubble_measured, which wait_share and transfer_share divide. in_flight and in_flight_simulated: most
-    micro-batches (stages' worth) kept on rank 0.
+    `spread_residual` what step_ms's spread makes of it. Bubbles are shares of the ranks' time between the first F and
+    the last B: bubble_formula for equal stages, bubble_stages simulated with measured stage times and no transfers,
+    bubble_transfers with them, bubble_simulated also with the queue of torch's receives, and bubble_measured.
+    in_flight and in_flight_simulated: most micro-batches (stages' worth) kept on rank 0.
     """
     names, rows = setting_knobs(run), []
     measured = throughput(run).set_index(names)

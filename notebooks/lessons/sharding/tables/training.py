@@ -220,10 +220,10 @@ def overlap(run: Run) -> pd.DataFrame:
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return per variant: update_ratio, largest_share, exchanges and micro_batches of its trial."""
+    """Return per variant: micro_batches, update_ratio, update_error, largest_share and exchanges of its trial."""
     columns = ["variant", "micro_batches", "update_ratio", "update_error", "largest_share", "exchanges"]
     rows = run.entries("trial", columns)
-    return rows[rows["rank"] == 0][columns].reset_index(drop=True)
+    return of_run(rows[rows["rank"] == 0][columns].reset_index(drop=True), run)
 
 
 _STEP = ["strategy", "ranks", "micro_batch", "micro_batches", "load", "precision", "vocabulary"]
