@@ -17,7 +17,8 @@ EXPLORERS = {
 }
 NAMING = """from labkit.course import record
 from labkit.course.lineup import Naming
-record.change("broadcast.bugs", named={"A": "early", "B": "late"})  # so that the button can be pressed from the start
+# So that the button can be pressed from the start.
+record.update_exercise_record("broadcast.bugs", named={"A": "early", "B": "late"})
 Naming("broadcast", {"early": "sends too early", "late": "sends too late"}, 2, list)"""
 WIDGETS = EXPLORERS | {"find the bug": NAMING}
 

@@ -114,7 +114,7 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
         rows = table[table["phase"] == "both"]
         scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
         by_panel = rows.groupby(["precision", "head_dim"], sort=False)
-        for ax, ((precision, head_dim), group) in zip(axes, by_panel, strict=True):
+        for ax, ((precision, head_dim), group) in _fill(axes, list(by_panel)):
             for (name, clock), line in group.groupby(["implementation", "clock"], sort=False):
                 color, marker = STYLES[name]
                 drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4}
@@ -162,7 +162,7 @@ def sweep_chart(*tables: pd.DataFrame) -> Figure:
     figure, pairs = _rows(_on_a_gpu(tables))
     for table, axes in pairs:
         rows = table[table["phase"] == "both"]
-        for ax, (precision, of_precision) in zip(axes, rows.groupby("precision", sort=False), strict=True):
+        for ax, (precision, of_precision) in _fill(axes, list(rows.groupby("precision", sort=False))):
             for head_dim, group in of_precision.groupby("head_dim"):
                 for column, dashes in (("flash_ms", "-"), ("plain_ms", canvas.DASHES)):
                     drawn: Any = {"color": _HEAD_DIMS[head_dim], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
@@ -210,6 +210,13 @@ def _rows(tables: Sequence[pd.DataFrame], columns: int = 2) -> tuple[Figure, lis
     """Return a figure with `columns` panels per table, which share their vertical axis; and each table with its own."""
     figure, grid = canvas.canvas(columns, len(tables), height=1 + 3.1 * len(tables), squeeze=False, sharey="row")
     return figure, list(zip(tables, grid, strict=True))
+
+
+def _fill(axes: Any, groups: list) -> Any:
+    """Return each group with its panel; a run that measured fewer groups leaves the other panels out."""
+    for ax in axes[len(groups) :]:
+        ax.remove()
+    return zip(axes[: len(groups)], groups, strict=True)
 
 
 def _dress(ax: Axes, table: pd.DataFrame, title: str) -> None:

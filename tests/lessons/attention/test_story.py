@@ -153,3 +153,10 @@ def test_charts(here, recorded):
     for table, chart in ((held, attention.memory_chart), (plain, attention.plain_chart), (race, attention.race_chart)):
         checked(chart(table[1]))
     checked(attention.attention_chart(attention.printed_times(published("attention"))))
+
+
+def test_a_run_with_fewer_settings_than_the_recorded_one_has_fewer_panels(recorded, tmp_path):
+    race = timed(tmp_path / "race", Race.small(**GPU, seeds=(0,)))
+    sweep = timed(tmp_path / "sweep", Sweep(**GPU, precisions=("float32",), sequences=(128, 256)))
+    assert len(checked(attention.race_chart(speed.race(race), speed.race(recorded["race"]))).axes) == 3
+    assert len(checked(attention.sweep_chart(speed.sweep(sweep), speed.sweep(recorded["sweep"]))).axes) == 3
