@@ -241,6 +241,8 @@ def _slower(table: pd.DataFrame, precision: str) -> str:
 
 def _price(table: pd.DataFrame) -> str:
     """Return what float32 costs our FlashAttention at the longest length; three TF32 products, by datasheet."""
+    if table["precision"].nunique() < 2:
+        return "–"
     rows = table[(table["phase"] == "both") & (table["sequence"] == table["sequence"].max())]
     wide = rows.pivot_table(index="head_dim", columns="precision", values=["flash_ms", "peak_tflops"], dropna=False)
     span = units.span(wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"])

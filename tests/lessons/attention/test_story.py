@@ -159,4 +159,9 @@ def test_a_run_with_fewer_settings_than_the_recorded_one_has_fewer_panels(record
     race = timed(tmp_path / "race", Race.small(**GPU, seeds=(0,)))
     sweep = timed(tmp_path / "sweep", Sweep(**GPU, precisions=("float32",), sequences=(128, 256)))
     assert len(checked(attention.race_chart(speed.race(race), speed.race(recorded["race"]))).axes) == 3
-    assert len(checked(attention.sweep_chart(speed.sweep(sweep), speed.sweep(recorded["sweep"]))).axes) == 3
+    tables = [(speed.sweep(run), speed.floor(run)) for run in (sweep, recorded["sweep"])]
+    assert len(checked(attention.sweep_chart(*(swept for swept, _ in tables))).axes) == 3
+    said(
+        attention.gain_and_floor(*tables),
+        "| Here, full size | our FlashAttention | float32 | 0.301 ms | 256 positions, 4.0× the scores of 128 | – |",
+    )
