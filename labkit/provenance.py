@@ -96,6 +96,11 @@ def run_name(table: pd.DataFrame) -> str:
     return "Recorded run" if is_recorded(table) else "This run"
 
 
+def place_name(table: pd.DataFrame) -> str:
+    """Return where a sentence says that the numbers are from: "in the recorded run" or "here"."""
+    return "in the recorded run" if is_recorded(table) else "here"
+
+
 def where(table: pd.DataFrame) -> str:
     """Return in two words where the numbers come from: "Here, small size", "Recorded, full size", or "Theory"."""
     if fact(table, "source").startswith("theory"):

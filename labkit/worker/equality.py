@@ -26,6 +26,21 @@ def weight_changes(
     return change(trainer.whole()), change(reference.whole())
 
 
+def training_errors(
+    trainer: Trainer, reference: Trainer, start: list[torch.Tensor], losses: list[tuple[float, float]]
+) -> dict[str, float]:
+    """Return `update_error` and `loss_error`, both relative; `losses` are each step's mean loss and the right one.
+
+    `update_error` is the length of the difference of the weights' changes over that of the right change; `loss_error`
+    the largest of the losses.
+    """
+    change, right_change = weight_changes(trainer, reference, start)
+    return {
+        "update_error": ((change - right_change).norm() / right_change.norm()).item(),
+        "loss_error": max(abs(loss / right - 1) for loss, right in losses),
+    }
+
+
 def ratio_along(change: torch.Tensor, reference: torch.Tensor) -> float:
     """Return how far the change goes along the reference, in lengths of the reference."""
     return (change @ reference / (reference @ reference)).item()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, is_recorded
+from labkit.provenance import fact, place_name
 from labkit.story import units
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
@@ -53,10 +53,6 @@ def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     )
 
 
-def _place(table: pd.DataFrame) -> str:
-    return "in the recorded run" if is_recorded(table) else "here"
-
-
 def mean_or_median(table: pd.DataFrame) -> Markdown:
     """Say what keeping the first iterations does to the mean and to the median of a forward; takes `warm_ups`."""
     rows = table[table["phase"] == "forward"].set_index("warm_ups")
@@ -66,7 +62,7 @@ def mean_or_median(table: pd.DataFrame) -> Markdown:
     shown = table.assign(phase=table["phase"].map(NAMES)).drop(columns="count").rename(columns=names)
     if abs(mean - 1) <= abs(median - 1):
         return verdict("The first iterations do not move the mean more than the median.", shown)
-    sentence = f"**Without warm-ups, {_place(table)}, a forward's mean is {units.times(mean)} as large"
+    sentence = f"**Without warm-ups, {place_name(table)}, a forward's mean is {units.times(mean)} as large"
     return verdict(f"{sentence}**, its median {units.times(median)}.", shown)
 
 
@@ -80,7 +76,7 @@ def faster_units(table: pd.DataFrame) -> Markdown:
         shown[f"times as fast in {PRECISION_NAMES[precision]}"] = gains[precision].to_numpy()
     lost = [f"`{model}`" for model, gain in gains["autocast"].items() if gain < _GAIN]
     verb = "slower" if gains["autocast"][gains["autocast"] < _GAIN].max() < 1 / _GAIN else "no gain"
-    most = f"up to {units.times(gains['autocast'].max())} as fast {_place(table)}"
+    most = f"up to {units.times(gains['autocast'].max())} as fast {place_name(table)}"
     if len(lost) == len(gains):
         return verdict("**bfloat16 makes no step faster.**", shown)
     return verdict(f"bfloat16 makes a step {most}{f'; **{verb} in {listed(lost)}**' if lost else ''}.", shown)
@@ -94,7 +90,7 @@ def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     bound = [f"`{row.model}`" for row in rows.itertuples() if row.launches > _GAIN]
     names = {"launches": "gain without launches", "fusion": "gain by fusion", "compiling": "gain by compiling"}
     shown = rows[["model", *names]].rename(columns=names)
-    where = _place(table).capitalize()
+    where = place_name(table).capitalize()
     if not bound:
         return verdict(f"**{where} no size is launch-bound in bfloat16.**", shown)
     sizes = "every size is" if len(bound) == len(rows) else f"{listed(bound)} {'are' if len(bound) > 1 else 'is'}"
@@ -119,7 +115,7 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     claim = "The model predicts" if error <= _EXPLAINED else "**The model misses**"
     verb = "within" if error <= _EXPLAINED else "by up to"
     others = table[table["axis"] != "model"]["error"].abs().max()
-    sentence = f"{claim} the forward of each size {verb} {units.percent(error)} {_place(table)}"
+    sentence = f"{claim} the forward of each size {verb} {units.percent(error)} {place_name(table)}"
     sentence += f", of the sweeps' other points by up to {units.percent(others)}. {turn}"
     facts = ("launch_us", "low_us", "high_us", "layer_kernels", "layer_host_us", "layer_gpu_us")
     launch, low, high, kernels, host, gpu = (units.number(fact(table, name)) for name in facts)
@@ -139,7 +135,7 @@ def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     for table in (here, recorded):
         apart = table[table["phase"] == "forward"]["apart"].abs().max()
         agree = agree and apart <= _CLOSE
-        shares.append(f"{units.percent(apart)} {_place(table)}")
+        shares.append(f"{units.percent(apart)} {place_name(table)}")
     shown = recorded[["model", "precision", "phase", "plain_ms", "clock_ms", "window_ms", "busy_ms", "idle_share"]]
     names = {"plain_ms": "clock alone, ms", "clock_ms": "clock under the profiler, ms", "window_ms": "profiler, ms"}
     names |= {"busy_ms": "GPU busy, ms", "idle_share": "share without a kernel"}
@@ -221,9 +217,9 @@ def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if (over := large[(large["bound"] == "compute") & (large["of_roof"] > 1)]["operator"].tolist()) != []:
         return verdict(f"**Faster than this GPU computes: {listed(over)}**. Do not believe it.", shown)
     if memory.empty:
-        return verdict(f"{_place(table).capitalize()} no large operator is bound by the memory.", shown)
+        return verdict(f"{place_name(table).capitalize()} no large operator is bound by the memory.", shown)
     share, of_step = (units.percent(memory["share"].sum() * part) for part in (1, fact(table, "busy_share")))
-    where = _place(table).capitalize()
+    where = place_name(table).capitalize()
     top = memory.iloc[0]
     sentence = (
         f"**{where} the memory bounds {share} of the kernels' time, {of_step} of the step's**, most of it "

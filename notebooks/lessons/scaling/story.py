@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, is_recorded
+from labkit.provenance import fact, place_name
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
@@ -101,8 +101,9 @@ def parts_add_up(table: pd.DataFrame) -> Markdown:
         row = table.loc[table["rest_share"].idxmax()]
         return verdict(f"**{units.percent(worst)} of an epoch is not explained** ({_setting(row)}).")
     unexplained = "less than 0.1 %" if worst < 0.001 else units.percent(worst)
+    place = place_name(table).capitalize()
     return verdict(
-        f"✔ The parts leave {unexplained} of an epoch open. **{_whose(table)} waiting for images takes "
+        f"✔ The parts leave {unexplained} of an epoch open. **{place} waiting for images takes "
         f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**"
     )
 
@@ -110,11 +111,6 @@ def parts_add_up(table: pd.DataFrame) -> Markdown:
 def _setting(row: pd.Series) -> str:
     """Return GPUs and images per GPU, as the charts name a setting: 4 × 512."""
     return f"{int(row['ranks'])} × {int(row['gpu_batch'])}"
-
-
-def _whose(table: pd.DataFrame) -> str:
-    """Return whose figures a verdict gives, as the beginning of its sentence."""
-    return "In the recorded run" if is_recorded(table) else "Here"
 
 
 def ways_agree(table: pd.DataFrame) -> Markdown:
@@ -130,10 +126,14 @@ def ways_agree(table: pd.DataFrame) -> Markdown:
     row, summary = several.loc[several["apart_points"].idxmax()], "Shares of a step, and the all-reduces alone"
     points = f"{units.number(row['apart_points'], 2)} points of a step"
     if row["apart_points"] <= AGREE_POINTS:
-        return verdict(f"**{_whose(table)} the three ways agree within {points}.**", shown, summary=summary)
+        return verdict(
+            f"**{place_name(table).capitalize()} the three ways agree within {points}.**", shown, summary=summary
+        )
     most = max(tables.WAYS, key=lambda way: row[f"{way}_share"] if pd.notna(row[f"{way}_share"]) else -1.0)
     return verdict(
-        f"**{_whose(table)} the three ways differ by {points}** at worst. {_WHY[most]}", shown, summary=summary
+        f"**{place_name(table).capitalize()} the three ways differ by {points}** at worst. {_WHY[most]}",
+        shown,
+        summary=summary,
     )
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.plans import ZERO
 from labkit.worker.bert import Bert, samples
-from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along, sgd, weight_changes
+from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.ddp_fsdp import bugs
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
@@ -34,11 +34,10 @@ class _Unused(nn.Module):
 def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what two epochs did here and in one process that saw the same global batches.
 
-    `loss_error` and `update_error`: largest difference of the steps' mean losses, relative, and the length of the
-    difference of the weights' changes over that of the right change. `update_ratio`: the first step's change along the
-    right one's, 1 unless gradients are scaled. `distinct` is the share of a global batch's samples that differ;
-    `repeated` the share of the second epoch's first batch that the first epoch's had at the same places. `raised` is
-    the first line of the error that the strategy raised.
+    `loss_error` and `update_error` are of `training_errors`. `update_ratio`: the first step's change along the right
+    one's, 1 unless gradients are scaled. `distinct` is the share of a global batch's samples that differ; `repeated`
+    the share of the second epoch's first batch that the first epoch's had at the same places. `raised` is the first
+    line of the error that the strategy raised.
     """
     plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS.get(point.variant, {})
     tensors = samples(plan, plan.steps * batch, point.seed)
@@ -67,9 +66,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     except RuntimeError as error:
         row["raised"] = str(error).partition("\n")[0].partition(". ")[0]
     if "raised" not in row:
-        change, right_change = weight_changes(trainer, reference, start)
-        row["update_error"] = ((change - right_change).norm() / right_change.norm()).item()
-        row["loss_error"] = max(abs(loss / right - 1) for loss, right in losses)
+        row |= training_errors(trainer, reference, start, losses)
         row["distinct"] = min(len(set(numbers)) / len(numbers) for numbers in sample_numbers)
         pairs = list(zip(sample_numbers[0], sample_numbers[plan.steps], strict=True))
         row["repeated"] = sum(first == second for first, second in pairs) / len(pairs)

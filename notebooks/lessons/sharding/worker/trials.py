@@ -10,7 +10,7 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import CollectiveCounter
-from labkit.worker.equality import mean_over_ranks, ratio_along, sgd, weight_changes
+from labkit.worker.equality import mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.sharding.worker.gpt import Gpt, samples
 
@@ -52,9 +52,9 @@ def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessG
 def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Append a row of what some steps did here and in one process that saw the same batches.
 
-    `loss_error` and `update_error` are relative, `update_ratio` is the first step's change along the right one.
-    `largest_share` is the largest tensor that a collective moved, and `exchanges` all gradients that a step reduced,
-    both over the model's parameters.
+    `loss_error` and `update_error` are of `training_errors`, `update_ratio` is the first step's change along the right
+    one. `largest_share` is the largest tensor that a collective moved, and `exchanges` all gradients that a step
+    reduced, both over the model's parameters.
     """
     plan = worker.plan
     tensors = samples(plan, plan.steps * point.batch, point.seed)
@@ -83,7 +83,5 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
             row["largest_share"] = sent.largest / whole
             reduced = sent.bytes["all-reduce"] + sent.bytes["reduce-scatter"]
             row["exchanges"] = reduced / whole
-    change, right_change = weight_changes(trainer, reference, start)
-    row["update_error"] = ((change - right_change).norm() / right_change.norm()).item()
-    row["loss_error"] = max(abs(loss / right - 1) for loss, right in losses)
+    row |= training_errors(trainer, reference, start, losses)
     worker.record(entry="trial", iteration=0, micro_batches=point.micro_batches, **row)
