@@ -1,36 +1,13 @@
 """Lab 08, attention: must a GPU ever write down N² scores?"""
 
-from lessons.attention.charts import (
-    attention_chart,
-    generations_chart,
-    memory_chart,
-    plain_chart,
-    race_chart,
-    sweep_chart,
-    tiles_chart,
-)
-from lessons.attention.exercises import (
-    attempts,
-    check,
-    diagnose,
-    hint,
-    show_suspects,
-    solution,
-    suspects,
-    why_four_matrices,
-)
+from lessons.attention.charts import attention_chart, generations_chart, memory_chart, plain_chart, race_chart
+from lessons.attention.charts import sweep_chart, tiles_chart
+from lessons.attention.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.attention.exercises import why_four_matrices
 from lessons.attention.explorer import explore
 from lessons.attention.plan import Errors, Memory, Plain, Race, Sweep, Trial
-from lessons.attention.story import (
-    clock_waits,
-    exact,
-    gain_and_floor,
-    host_or_kernel,
-    in_one_minute,
-    matrices,
-    what_waiting_less_gains,
-    who_fits,
-)
+from lessons.attention.story import clock_waits, exact, gain_and_floor, host_or_kernel, in_one_minute, matrices
+from lessons.attention.story import what_waiting_less_gains, who_fits
 from lessons.attention.tables.memory import errors, held, plain
 from lessons.attention.tables.printed import printed_times
 from lessons.attention.tables.speed import floor, generations, race, steps, sweep

@@ -1,38 +1,12 @@
 """Lab 02, broadcast: one host tensor to every GPU; which part of the speed is the path, which is the memory?"""
 
 from lessons.broadcast.charts import ablation_chart, chunk_curve, methods_chart, paths_drawing, timeline_chart
-from lessons.broadcast.exercises import (
-    attempts,
-    check,
-    check_function,
-    diagnose,
-    hint,
-    show_suspects,
-    solution,
-    suspects,
-    why_faster,
-)
+from lessons.broadcast.exercises import attempts, check, check_function, diagnose, hint, show_suspects, solution
+from lessons.broadcast.exercises import suspects, why_faster
 from lessons.broadcast.plan import Sweep, Trial
-from lessons.broadcast.story import (
-    best_chunks,
-    fastest,
-    hidden,
-    in_one_minute,
-    memory_or_path,
-    reports_gain,
-    same_bytes,
-    ways_apart,
-)
-from lessons.broadcast.tables import (
-    ablation,
-    causes,
-    chunk_sweep,
-    ladder,
-    least_times,
-    least_times_table,
-    methods,
-    symptoms,
-    timeline,
-)
+from lessons.broadcast.story import best_chunks, fastest, hidden, in_one_minute, memory_or_path, reports_gain
+from lessons.broadcast.story import same_bytes, ways_apart
+from lessons.broadcast.tables import ablation, causes, chunk_sweep, ladder, least_times, least_times_table, methods
+from lessons.broadcast.tables import symptoms, timeline
 
 RECORDED = "h200x4/broadcast/sweep"

@@ -1,48 +1,15 @@
 """Lab 10, ddp_from_scratch: four ways to average gradients, and how much of the sending backward can hide."""
 
 from labkit.engine.recordings import Recordings
-from lessons.ddp_from_scratch.charts import (
-    breakdown_chart,
-    buckets_chart,
-    flights_chart,
-    published_chart,
-    steps_chart,
-    trace_chart,
-)
-from lessons.ddp_from_scratch.exercises import (
-    attempts,
-    check,
-    diagnose,
-    hint,
-    show_suspects,
-    solution,
-    suspects,
-    why_not_smaller,
-)
+from lessons.ddp_from_scratch.charts import breakdown_chart, buckets_chart, flights_chart, published_chart, steps_chart
+from lessons.ddp_from_scratch.charts import trace_chart
+from lessons.ddp_from_scratch.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.ddp_from_scratch.exercises import why_not_smaller
 from lessons.ddp_from_scratch.explorer import explore
 from lessons.ddp_from_scratch.plan import Buckets, Equality, Implementations, Profiles, Trial
-from lessons.ddp_from_scratch.story import (
-    all_right,
-    beside_torch,
-    best_size,
-    in_one_minute,
-    sent_early,
-    what_is_hidden,
-)
-from lessons.ddp_from_scratch.tables import (
-    buckets,
-    cases,
-    costs,
-    curve,
-    equality,
-    implementations,
-    overhead,
-    overlap,
-    profile,
-    sending,
-    symptoms,
-    trace_spans,
-)
+from lessons.ddp_from_scratch.story import all_right, beside_torch, best_size, in_one_minute, sent_early, what_is_hidden
+from lessons.ddp_from_scratch.tables import buckets, cases, costs, curve, equality, implementations, overhead, overlap
+from lessons.ddp_from_scratch.tables import profile, sending, symptoms, trace_spans
 from lessons.ddp_from_scratch.theory import NAMES
 
 _ON_BOTH, _ON_TWO = ("implementations", "buckets", "equality"), ("profiles", "trial", "report_128", "report_32")

@@ -3,43 +3,11 @@
 from labkit.engine.recordings import Recordings
 from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, per_sample_chart, strategies_chart, zero_chart
 from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_so_little
-from lessons.ddp_fsdp.plan import (
-    BY_HAND,
-    ZERO_RUNS,
-    AsReported,
-    Knobs,
-    Strategies,
-    Trial,
-    Zero,
-    installed,
-    zero_plans,
-)
-from lessons.ddp_fsdp.story import (
-    collectives_agree,
-    costs,
-    features,
-    in_one_minute,
-    knobs_gain,
-    ledger_holds,
-    same_training,
-    sample_memory,
-    sharding_saves,
-    zero_beside_fsdp,
-)
-from lessons.ddp_fsdp.tables import (
-    compared,
-    holdings,
-    ladder,
-    memory,
-    per_sample,
-    printed_per_sample,
-    printed_runs,
-    sent,
-    symptoms,
-    throughput,
-    trained,
-    zero,
-)
+from lessons.ddp_fsdp.plan import BY_HAND, ZERO_RUNS, AsReported, Knobs, Strategies, Trial, Zero, installed, zero_plans
+from lessons.ddp_fsdp.story import collectives_agree, costs, features, in_one_minute, knobs_gain, ledger_holds
+from lessons.ddp_fsdp.story import same_training, sample_memory, sharding_saves, zero_beside_fsdp
+from lessons.ddp_fsdp.tables import compared, holdings, ladder, memory, per_sample, printed_per_sample, printed_runs
+from lessons.ddp_fsdp.tables import sent, symptoms, throughput, trained, zero
 
 _MACHINES = ("h200x2", "h200x4")
 _ON_TWO = ("trial", "asreported", "zero1", "zero2", "zero3", "zero3_zero")

@@ -1,51 +1,15 @@
 """Lab 07, precision_memory: what do 16 bits instead of 32 change: in sums, in training and in memory?"""
 
-from lessons.precision_memory.charts import (
-    ledger_chart,
-    levers_chart,
-    scaling_chart,
-    spacing_chart,
-    sums_chart,
-    timeline_chart,
-)
-from lessons.precision_memory.exercises import (
-    attempts,
-    check,
-    diagnose,
-    hint,
-    show_suspects,
-    solution,
-    suspects,
-    why_it_stalls,
-)
+from lessons.precision_memory.charts import ledger_chart, levers_chart, scaling_chart, spacing_chart, sums_chart
+from lessons.precision_memory.charts import timeline_chart
+from lessons.precision_memory.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.precision_memory.exercises import why_it_stalls
 from lessons.precision_memory.explorer import explore_bits
 from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Timeline, Trial
-from lessons.precision_memory.story import (
-    bytes_as_computed,
-    casts,
-    in_one_minute,
-    largest_allocation,
-    leanest,
-    ledger_explains,
-    norm_needs,
-    not_half,
-    scale_saves,
-    scaler_agrees,
-    sum_stalls,
-)
-from lessons.precision_memory.tables import (
-    allocations,
-    gradients,
-    levers,
-    memory,
-    norms,
-    running_sums,
-    scaling,
-    spacing,
-    sums,
-    symptoms,
-    timeline,
-)
+from lessons.precision_memory.story import bytes_as_computed, casts, in_one_minute, largest_allocation, leanest
+from lessons.precision_memory.story import ledger_explains, norm_needs, not_half, scale_saves, scaler_agrees, sum_stalls
+from lessons.precision_memory.tables import allocations, gradients, levers, memory, norms, running_sums, scaling
+from lessons.precision_memory.tables import spacing, sums, symptoms, timeline
 
 _PLANS = ("numbers", "scaling", "memory", "timeline", "levers", "trial")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}

@@ -4,17 +4,8 @@ from lessons.start.charts import best_chart, collectives_drawing, cost_chart, st
 from lessons.start.exercises import attempts, check, hint, solution, why_first
 from lessons.start.faults import cause, failures
 from lessons.start.plan import BertStep, Failure, Hello, LaunchCost
-from lessons.start.story import (
-    all_there,
-    first_over_later,
-    first_sum,
-    in_one_minute,
-    longest_part,
-    nothing_left,
-    show_error,
-    sweep_saves,
-    while_it_moves,
-)
+from lessons.start.story import all_there, first_over_later, first_sum, in_one_minute, longest_part, nothing_left
+from lessons.start.story import show_error, sweep_saves, while_it_moves
 from lessons.start.tables import best_times, launch_costs, ranks, startup, sums
 
 RECORDED = "h200x4/start/hello"

@@ -3,17 +3,8 @@
 from lessons.topology.charts import host_chart, node_map, pairs_chart, rates_chart
 from lessons.topology.exercises import attempts, check, hint, solution, why_below
 from lessons.topology.plan import Copies
-from lessons.topology.story import (
-    beside_datasheet,
-    far_node,
-    in_one_minute,
-    pairs_alike,
-    pinning,
-    placement,
-    same_bytes,
-    size_matters,
-    together,
-)
+from lessons.topology.story import beside_datasheet, far_node, in_one_minute, pairs_alike, pinning, placement
+from lessons.topology.story import same_bytes, size_matters, together
 from lessons.topology.tables import alone, copies, host_rates, link_rate, matrix
 
 RECORDED = "h200x4/topology/copies"
