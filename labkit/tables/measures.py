@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from labkit.repository import LESSONS
 from labkit.tables.rates import PEAK
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from labkit.engine.run import Run
 
 HIGHER, LOWER = "higher", "lower"
@@ -123,14 +123,18 @@ def figure(run: Run, value: float, spread: float = 0.0) -> Measured:
     return Measured(float(value), value - reach, value + reach, 1, workers(run))
 
 
-def misjudged(symptoms: Callable[[Run], pd.DataFrame], caught: Callable[[pd.DataFrame], pd.Series]) -> Shown:
-    """Return how a Trial gives the number of wrong variants that are not caught and of right ones that are accused."""
+def figure_of(run: Run, table: pd.DataFrame, column: str, scale: float = 1.0, **knobs: Any) -> Measured | None:
+    """Return the figure in a column of the first row with these knobs, with its spread; None where there is none."""
+    rows = table[(table[[*knobs]] == pd.Series(knobs)).all(axis=1)] if knobs else table
+    if rows.empty or pd.isna(rows[column].iloc[0]):
+        return None
+    row = rows.iloc[0]
+    return figure(run, scale * row[column], scale * row.get(f"spread_{column}", 0.0))
 
-    def measured(run: Run) -> Measured:
-        table = symptoms(run)
-        return figure(run, float((caught(table) != (table["variant"] != "right")).sum()))
 
-    return measured
+def misjudged(run: Run, symptoms: pd.DataFrame, caught: pd.Series) -> Measured:
+    """Return how many wrong variants of a Trial are not caught, and right ones are accused."""
+    return figure(run, (caught != (symptoms["variant"] != "right")).sum())
 
 
 @cache

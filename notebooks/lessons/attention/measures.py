@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, Shown, figure, ratio
+from labkit.tables.measures import Measured, figure, ratio
 from lessons.attention.plan import Race
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import flops
@@ -45,35 +45,25 @@ def _launched(run: Run, implementation: str, head_dim: int, sequence: int = _SEQ
     return Measured(row["ms"], row["low_ms"], row["high_ms"], int(row["repeats"]), setting)
 
 
-def _tflops(implementation: str, head_dim: int) -> Shown:
-    """Return how a run gives a kernel's rate."""
-
-    def measured(run: Run) -> Measured | None:
-        limits, times = run.datasheet, _launched(run, implementation, head_dim)
-        plan = run.plan
-        work = flops("both", _SEQUENCE, _SEQUENCE, head_dim, causal=plan.causal, heads=plan.heads)
-        return times and times.rate(work / 1e9, limits and limits.bf16_tflops)
-
-    return measured
+def _tflops(run: Run, implementation: str, head_dim: int) -> Measured | None:
+    """Return a kernel's rate."""
+    plan, limits, times = run.plan, run.datasheet, _launched(run, implementation, head_dim)
+    work = flops("both", _SEQUENCE, _SEQUENCE, head_dim, causal=plan.causal, heads=plan.heads)
+    return times and times.rate(work / 1e9, limits and limits.bf16_tflops)
 
 
-def _over_rival(clock: str) -> Shown:
-    """Return how a run gives our time over that of torch's kernel, where it is the longest: for Hopper, where raced."""
-
-    def measured(run: Run) -> Measured | None:
-        table = speed.race(run)
-        ours = table[table["implementation"].isin(["flash", "hopper"]) & (table["clock"] == clock)]
-        setting = ["precision", "head_dim", "sequence", "phase"]
-        ours = ours.sort_values("implementation").drop_duplicates(setting, keep="last")
-        ours = ours.dropna(subset=["versus"])
-        if ours.empty:
-            return None
-        worst = ours.loc[ours["versus"].idxmax()]
-        cell = ["clock", "precision", "head_dim", "sequence", "phase"]
-        same = (table[cell] == worst[cell]).all(axis=1) & (table["implementation"] == speed.rival_of(run.plan))
-        return ratio(_figure(worst), _figure(table[same].iloc[0]))
-
-    return measured
+def _over_rival(run: Run, clock: str) -> Measured | None:
+    """Return our time over that of torch's kernel, where it is the longest: of the kernels for Hopper, where raced."""
+    table = speed.race(run)
+    ours = table[table["implementation"].isin(["flash", "hopper"]) & (table["clock"] == clock)]
+    setting = ["precision", "head_dim", "sequence", "phase"]
+    ours = ours.sort_values("implementation").drop_duplicates(setting, keep="last").dropna(subset=["versus"])
+    if ours.empty:
+        return None
+    worst = ours.loc[ours["versus"].idxmax()]
+    cell = ["clock", *setting]
+    same = (table[cell] == worst[cell]).all(axis=1) & (table["implementation"] == speed.rival_of(run.plan))
+    return ratio(_figure(worst), _figure(table[same].iloc[0]))
 
 
 def _figure(row: pd.Series) -> Measured:
@@ -89,15 +79,11 @@ def _phases_at_the_longest(run: Run) -> Measured | None:
     return figure(run, table[table["sequence"] == _LONGEST]["ms"].notna().sum())
 
 
-def _largest_error(precision: str) -> Shown:
-    """Return how a run gives the largest error of our FlashAttention in a precision, in thousandths."""
-
-    def measured(run: Run) -> Measured:
-        table = memory.errors(run)
-        chosen = (table["implementation"] == "flash") & (table["precision"] == precision)
-        return figure(run, 1e3 * table[chosen]["worst"].max())
-
-    return measured
+def _largest_error(run: Run, precision: str) -> Measured:
+    """Return the largest error of our FlashAttention in a precision, in thousandths."""
+    table = memory.errors(run)
+    chosen = (table["implementation"] == "flash") & (table["precision"] == precision)
+    return figure(run, 1e3 * table[chosen]["worst"].max())
 
 
 def _same_bits(run: Run) -> Measured:
@@ -123,16 +109,16 @@ def _shape(sequence: int, head_dim: int) -> str:
 # The goals of the three times are the best that was measured of anybody on an H200: see the lesson's section on a
 # kernel for one generation.
 FIGURES = {
-    "flash_rate": _tflops("flash", 64),
-    "cudnn_rate": _tflops("sdpa_cudnn", 128),
+    "flash_rate": partial(_tflops, implementation="flash", head_dim=64),
+    "cudnn_rate": partial(_tflops, implementation="sdpa_cudnn", head_dim=128),
     "hopper_16384": partial(_launched, implementation="hopper", head_dim=64, sequence=16384),
     "hopper_4096": partial(_launched, implementation="hopper", head_dim=64, sequence=4096),
     "flash_d128": partial(_launched, implementation="flash", head_dim=128, sequence=16384),
-    "launched_over_rival": _over_rival("launched"),
-    "captured_over_rival": _over_rival("captured"),
+    "launched_over_rival": partial(_over_rival, clock="launched"),
+    "captured_over_rival": partial(_over_rival, clock="captured"),
     "phases_at_the_longest": _phases_at_the_longest,
-    "float32_error": _largest_error("float32"),
-    "bfloat16_error": _largest_error("bfloat16"),
+    "float32_error": partial(_largest_error, precision="float32"),
+    "bfloat16_error": partial(_largest_error, precision="bfloat16"),
     "same_bits": _same_bits,
     "growth": _growth,
     "missed_bugs": _missed_bugs,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, Shown, figure, on_one, repeats
+from labkit.tables.measures import Measured, figure, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
@@ -18,21 +19,16 @@ def card_plans() -> list[Products]:
     return [Products.full() if Products.on_gpus() else Products.small(gpus=2, warm_ups=2, repeats=7)]
 
 
-def _product(precision: str) -> Shown:
-    """Return how a run gives the rate of the GPU that multiplies most slowly while all GPUs multiply."""
-
-    def measured(run: Run) -> Measured | None:
-        rows = run.rows
-        rows = rows[(rows["precision"] == precision) & ~rows["warm_up"].astype(bool) & (rows["status"] == "ok")]
-        if rows.empty:
-            return None
-        medians, side = rows.groupby("rank")["ms"].transform("median"), int(rows["side"].iloc[0])
-        slowest = rows[medians == medians.max()]["ms"]
-        limits = run.datasheet
-        made = Measured.of(slowest, on_one(run, f"{side} × {side}, all at the same time"))
-        return made and made.rate(2 * side**3 / 1e9, limits and limits.tflops(PEAK[precision]))
-
-    return measured
+def _product(run: Run, precision: str) -> Measured | None:
+    """Return the rate of the GPU that multiplies most slowly while all GPUs multiply."""
+    rows, limits = run.rows, run.datasheet
+    rows = rows[(rows["precision"] == precision) & ~rows["warm_up"].astype(bool) & (rows["status"] == "ok")]
+    if rows.empty:
+        return None
+    medians, side = rows.groupby("rank")["ms"].transform("median"), int(rows["side"].iloc[0])
+    slowest = rows[medians == medians.max()]["ms"]
+    made = Measured.of(slowest, on_one(run, f"{side} × {side}, all at the same time"))
+    return made and made.rate(2 * side**3 / 1e9, limits and limits.tflops(PEAK[precision]))
 
 
 def _step(run: Run) -> Measured | None:
@@ -57,9 +53,9 @@ def _bugs_caught(run: Run) -> Measured:
 
 
 FIGURES = {
-    "float32": _product("float32"),
-    "tf32": _product("tf32"),
-    "bfloat16": _product("bfloat16"),
+    "float32": partial(_product, precision="float32"),
+    "tf32": partial(_product, precision="tf32"),
+    "bfloat16": partial(_product, precision="bfloat16"),
     "step": _step,
     "model_error": _model_error,
     "clocks_apart": _clocks_apart,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, Shown, figure
+from labkit.tables.measures import Measured, figure, figure_of
 from lessons.beyond_the_node.tables import exchanges, levels_gain, strategies, two_lines
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def _off_rate(link_mbit: int) -> Shown:
-    def measured(run: Run) -> Measured | None:
-        lines = two_lines(run)
-        for row in lines[(lines["place"] == "between") & (lines["link_mbit"] == link_mbit)].itertuples():
-            return figure(run, 100 * (row.share_of_rate - 1), 100 * row.spread_share_of_rate)
-        return None
-
-    return measured
+def _off_rate(run: Run, link_mbit: int) -> Measured | None:
+    lines = two_lines(run)
+    off = lines.assign(off=lines["share_of_rate"] - 1, spread_off=lines["spread_share_of_rate"])
+    return figure_of(run, off, "off", 100, place="between", link_mbit=link_mbit)
 
 
 def _gain_off(run: Run) -> Measured:
@@ -49,17 +46,13 @@ def _exchange_off(run: Run) -> Measured:
     return figure(run, 100 * (rare["link_mib"] / rare["expected_link_mib"] - 1))
 
 
-def _apart(run: Run) -> Measured:
-    return figure(run, exchanges(run)["apart"].max())
-
-
 FIGURES = {
-    "rate_1000": _off_rate(1000),
-    "rate_300": _off_rate(300),
-    "rate_100": _off_rate(100),
+    "rate_1000": partial(_off_rate, link_mbit=1000),
+    "rate_300": partial(_off_rate, link_mbit=300),
+    "rate_100": partial(_off_rate, link_mbit=100),
     "levels": _gain_off,
     "step_bytes": _step_bytes_off,
     "fsdp_over_hsdp": _fsdp_over_hsdp,
     "exchange": _exchange_off,
-    "apart": _apart,
+    "apart": lambda run: figure(run, exchanges(run)["apart"].max()),
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, Shown, ratio, repeats, workers
+from labkit.tables.measures import Measured, figure, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import least_seconds
@@ -22,26 +23,22 @@ def card_plans() -> list[Sweep]:
     return [Sweep.full(memories=("pinned",), **chosen) if Sweep.on_gpus() else Sweep.small(**chosen)]
 
 
-def _rate(method: str) -> Shown:
-    """Return how a run gives what each GPU receives per second."""
-
-    def measured(run: Run) -> Measured | None:
-        memory = "pinned" if "pinned" in run.plan.memories else "pageable"
-        setting = f"{run.plan.mib} MiB, {memory}, {_CHUNKS} chunks, {workers(run)}"
-        seconds = Measured.of(repeats(run, "seconds", method=method, memory=memory, chunks=_CHUNKS), setting)
-        if seconds is None:
-            return None
-        sheet, size = run.datasheet, 4 * run.plan.elements
-        host, nvlink = (sheet.pcie_gb_per_s, sheet.nvlink_gb_per_s) if sheet else (None, None)
-        rates = [1e9 * (rate or math.nan) for rate in (host, nvlink)]
-        return seconds.rate(size / 1e9, size / 1e9 / least_seconds(method, size, run.plan.gpus, _CHUNKS, *rates))
-
-    return measured
+def _rate(run: Run, method: str) -> Measured | None:
+    """Return what each GPU receives per second."""
+    memory = "pinned" if "pinned" in run.plan.memories else "pageable"
+    setting = f"{run.plan.mib} MiB, {memory}, {_CHUNKS} chunks, {workers(run)}"
+    seconds = Measured.of(repeats(run, "seconds", method=method, memory=memory, chunks=_CHUNKS), setting)
+    if seconds is None:
+        return None
+    sheet, size = run.datasheet, 4 * run.plan.elements
+    host, nvlink = (sheet.pcie_gb_per_s, sheet.nvlink_gb_per_s) if sheet else (None, None)
+    rates = [1e9 * (rate or math.nan) for rate in (host, nvlink)]
+    return seconds.rate(size / 1e9, size / 1e9 / least_seconds(method, size, run.plan.gpus, _CHUNKS, *rates))
 
 
-def _times_as_long(method: str, other: str) -> Shown:
-    """Return how a run gives a method's time divided by another's, both pinned, each with its best chunk count."""
-    return lambda run: ratio(_seconds(run, method), _seconds(run, other))
+def _times_as_long(run: Run, method: str, other: str) -> Measured | None:
+    """Return a method's time divided by another's, both pinned, each with its best chunk count."""
+    return ratio(_seconds(run, method), _seconds(run, other))
 
 
 def _seconds(run: Run, method: str) -> Measured | None:
@@ -53,16 +50,10 @@ def _seconds(run: Run, method: str) -> Measured | None:
     return None
 
 
-def _wrong_settings(run: Run) -> Measured:
-    """Return how many settings left a wrong copy on some GPU."""
-    wrong = float((methods(run)["status"] != "ok").sum())
-    return Measured(wrong, wrong, wrong, 1, workers(run))
-
-
 FIGURES = {
-    "pipelined": _rate("pipelined"),
-    "scatter_all_gather": _rate("scatter_all_gather"),
-    "scatter_over_links": _times_as_long("scatter_all_gather", "links"),
-    "pipelined_over_scatter": _times_as_long("pipelined", "scatter_all_gather"),
-    "wrong_settings": _wrong_settings,
+    "pipelined": partial(_rate, method="pipelined"),
+    "scatter_all_gather": partial(_rate, method="scatter_all_gather"),
+    "scatter_over_links": partial(_times_as_long, method="scatter_all_gather", other="links"),
+    "pipelined_over_scatter": partial(_times_as_long, method="pipelined", other="scatter_all_gather"),
+    "wrong_settings": lambda run: figure(run, (methods(run)["status"] != "ok").sum()),
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, Shown, figure, misjudged, workers
+from labkit.tables.measures import Measured, figure, misjudged, workers
 from labkit.theory.sizes import KIB, MIB
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
@@ -39,18 +40,14 @@ def _size_text(size_bytes: float) -> str:
     return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / KIB:g} KiB"
 
 
-def _bus(collective: str) -> Shown:
-    """Return how a run gives the bus bandwidth of the largest message."""
-
-    def measured(run: Run) -> Measured | None:
-        row = _row(run, collective, "in flight", largest=True)
-        if row is None:
-            return None
-        rate, setting = row["bus_gb_per_s"], f"{_size_text(row['bytes'])}, {workers(run)}"
-        half = rate * row["spread_us"] / row["median_us"]
-        return Measured(rate, rate - half, rate + half, int(row["count"]), setting, row["limit"])
-
-    return measured
+def _bus(run: Run, collective: str) -> Measured | None:
+    """Return the bus bandwidth of the largest message."""
+    row = _row(run, collective, "in flight", largest=True)
+    if row is None:
+        return None
+    rate, setting = row["bus_gb_per_s"], f"{_size_text(row['bytes'])}, {workers(run)}"
+    half = rate * row["spread_us"] / row["median_us"]
+    return Measured(rate, rate - half, rate + half, int(row["count"]), setting, row["limit"])
 
 
 def _one_small_call(run: Run) -> Measured | None:
@@ -61,48 +58,49 @@ def _one_small_call(run: Run) -> Measured | None:
     return Measured(time, time - half, time + half, int(row["count"]), setting)
 
 
-def _over_nccl_tests(collective: str) -> Shown:
-    """Return how a run gives the lowest ratio of our bus bandwidth to nccl-tests', with our times' spread there.
+def _over_nccl_tests(run: Run, collective: str) -> Measured | None:
+    """Return the lowest ratio of our bus bandwidth to nccl-tests', with our times' spread there.
 
     None where one of the sizes has no ratio: the others do not speak for it.
     """
-
-    def measured(run: Run) -> Measured | None:
-        table = tables.against(run)
-        rows = table[(table["collective"] == collective) & (table["bytes"] >= tables.LARGE_BYTES)]
-        if rows.empty or rows["ratio"].isna().any():
-            return None
-        lowest = rows.loc[rows["ratio"].idxmin()]
-        return figure(run, float(lowest["ratio"]), float(lowest["ratio"] * lowest["spread_share"]))
-
-    return measured
+    table = tables.against(run)
+    rows = table[(table["collective"] == collective) & (table["bytes"] >= tables.LARGE_BYTES)]
+    if rows.empty or rows["ratio"].isna().any():
+        return None
+    lowest = rows.loc[rows["ratio"].idxmin()]
+    return figure(run, lowest["ratio"], lowest["ratio"] * lowest["spread_share"])
 
 
 def _wrong_settings(run: Run) -> Measured:
     """Return how many settings gave wrong values, or were faster than the links allow."""
     table = tables.bandwidths(run)
-    return figure(run, float(((table["status"] != "ok") | (table["verdict"] == "impossible")).sum()))
+    return figure(run, ((table["status"] != "ok") | (table["verdict"] == "impossible")).sum())
 
 
 def _wrong_rings(run: Run) -> Measured:
     """Return how many of our rings gave wrong sums, or sent other bytes than the formula."""
     table = tables.rings(run)
     wrong = (table["status"] != "ok") | (table["sent_bytes"] != table["formula_bytes"])
-    return figure(run, float(wrong.sum()))
+    return figure(run, wrong.sum())
+
+
+def _misjudged(run: Run) -> Measured:
+    table = tables.symptoms(run)
+    return misjudged(run, table, tables.caught(table))
 
 
 FIGURES = {
-    "all_reduce": _bus("all-reduce"),
-    "all_gather": _bus("all-gather"),
-    "all_to_all": _bus("all-to-all"),
+    "all_reduce": partial(_bus, collective="all-reduce"),
+    "all_gather": partial(_bus, collective="all-gather"),
+    "all_to_all": partial(_bus, collective="all-to-all"),
     "one_small_call": _one_small_call,
-    "all_reduce_over": _over_nccl_tests("all-reduce"),
-    "all_gather_over": _over_nccl_tests("all-gather"),
-    "reduce_scatter_over": _over_nccl_tests("reduce-scatter"),
-    "broadcast_over": _over_nccl_tests("broadcast"),
-    "all_to_all_over": _over_nccl_tests("all-to-all"),
-    "send_recv_over": _over_nccl_tests("send/recv"),
+    "all_reduce_over": partial(_over_nccl_tests, collective="all-reduce"),
+    "all_gather_over": partial(_over_nccl_tests, collective="all-gather"),
+    "reduce_scatter_over": partial(_over_nccl_tests, collective="reduce-scatter"),
+    "broadcast_over": partial(_over_nccl_tests, collective="broadcast"),
+    "all_to_all_over": partial(_over_nccl_tests, collective="all-to-all"),
+    "send_recv_over": partial(_over_nccl_tests, collective="send/recv"),
     "wrong_settings": _wrong_settings,
     "wrong_rings": _wrong_rings,
-    "misjudged": misjudged(tables.symptoms, tables.caught),
+    "misjudged": _misjudged,
 }

@@ -3,61 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, Shown, figure, repeats, workers
+from labkit.tables.measures import Measured, figure, figure_of, repeats, workers
 from lessons.ddp_from_scratch.tables import buckets, equality, implementations, overlap
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def _step(strategy: str) -> Shown:
-    def measured(run: Run) -> Measured | None:
-        plan = run.plan
-        model = f"{plan.layers} layers of {plan.hidden}, {plan.samples} × {plan.sequence} tokens"
-        times = repeats(run, "step_ms", strategy=strategy, ranks=plan.gpus)
-        return Measured.of(times, f"{model}, {plan.precision}, {workers(run)}")
-
-    return measured
+def _step(run: Run, strategy: str) -> Measured | None:
+    plan = run.plan
+    model = f"{plan.layers} layers of {plan.hidden}, {plan.samples} × {plan.sequence} tokens"
+    times = repeats(run, "step_ms", strategy=strategy, ranks=plan.gpus)
+    return Measured.of(times, f"{model}, {plan.precision}, {workers(run)}")
 
 
-def _over_ddp(read: Callable[[Run], pd.DataFrame]) -> Shown:
-    """Return how a run gives the smallest ratio of a bucketed step to torch's DDP."""
-
-    def measured(run: Run) -> Measured | None:
-        table = read(run)
-        rows = table[(table["strategy"] == "bucketed") & table["over_ddp"].notna()]
-        if rows.empty:
-            return None
-        best = rows.loc[rows["over_ddp"].idxmin()]
-        return figure(run, best["over_ddp"], best["spread_over_ddp"])
-
-    return measured
+def _has_a_goal(run: Run) -> bool:
+    """Say whether the run has the plan's usual batch: with another there is no goal."""
+    return run.plan.samples == type(run.plan).samples
 
 
-def _unexpected(run: Run) -> Measured:
+def _over_ddp(run: Run, read: Callable[[Run], pd.DataFrame]) -> Measured | None:
+    """Return the smallest ratio of a bucketed step to torch's DDP."""
+    rows = read(run).sort_values("over_ddp")
+    return figure_of(run, rows, "over_ddp", strategy="bucketed") if _has_a_goal(run) else None
+
+
+def _unexpected(run: Run) -> Measured | None:
     """Return how many settings of ours make other calls than theory says."""
     table = overlap(run)
-    return figure(run, (~table[table["strategy"] != "ddp"]["equal"].astype(bool)).sum())
-
-
-def _at_the_usual_batch(measured: Shown) -> Shown:
-    """Return the same of runs with the plan's own batch alone: another has no goal."""
-    return lambda run: measured(run) if run.plan.samples == type(run.plan).samples else None
-
-
-def _differing(run: Run) -> Measured:
-    return figure(run, (~equality(run)["equal"]).sum())
+    unequal = ~table[table["strategy"] != "ddp"]["equal"].astype(bool)
+    return figure(run, unequal.sum()) if _has_a_goal(run) else None
 
 
 FIGURES = {
-    "bucketed": _step("bucketed"),
-    "ddp": _step("ddp"),
-    "step_over_ddp": _at_the_usual_batch(_over_ddp(implementations)),
-    "best_size_over_ddp": _at_the_usual_batch(_over_ddp(buckets)),
-    "unexpected": _at_the_usual_batch(_unexpected),
-    "differing": _differing,
+    "bucketed": partial(_step, strategy="bucketed"),
+    "ddp": partial(_step, strategy="ddp"),
+    "step_over_ddp": partial(_over_ddp, read=implementations),
+    "best_size_over_ddp": partial(_over_ddp, read=buckets),
+    "unexpected": _unexpected,
+    "differing": lambda run: figure(run, (~equality(run)["equal"]).sum()),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.tables.ledgers import ERRORS, equality, sent
-from labkit.tables.measures import Measured, Shown, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
 from labkit.tables.rates import ladder
 from labkit.theory.gpt import flop_per_token
 from labkit.theory.shapes import elements
@@ -40,17 +40,13 @@ def _steps(run: Run, strategy: str) -> pd.Series:
     return repeats(run, "step_ms", strategy=strategy, batch=run.plan.batches[0])
 
 
-def _rate(strategy: str) -> Shown:
-    """Return how a run gives a strategy's samples per second at the larger batch, and what the datasheet allows."""
-
-    def measured(run: Run) -> Measured | None:
-        plan, model = run.plan, run.plan.model
-        time = Measured.of(_steps(run, strategy), _setting(run))
-        products = elements(model.block) * model.blocks  # an embedding multiplies nothing
-        flop = plan.sequence * flop_per_token(products, plan.layers, plan.hidden, plan.sequence)
-        return time and time.rate(1e3 * plan.batches[0], most_per_second(run, flop, "float32", plan.gpus))
-
-    return measured
+def _rate(run: Run, strategy: str) -> Measured | None:
+    """Return a strategy's samples per second at the larger batch, and what the datasheet allows."""
+    plan, model = run.plan, run.plan.model
+    time = Measured.of(_steps(run, strategy), _setting(run))
+    products = elements(model.block) * model.blocks  # an embedding multiplies nothing
+    flop = plan.sequence * flop_per_token(products, plan.layers, plan.hidden, plan.sequence)
+    return time and time.rate(1e3 * plan.batches[0], most_per_second(run, flop, "float32", plan.gpus))
 
 
 def _efficiency(run: Run) -> Measured | None:
@@ -69,14 +65,6 @@ def _of_ddp(run: Run, batch: int, column: str) -> Measured | None:
     return Measured(value, value - spread, value + spread, int(rows["count"].iloc[0]), workers(run))
 
 
-def _unexplained(run: Run) -> Measured | None:
-    return Measured.of([100 * memory(run)["unexplained_share"].abs().max()], workers(run))
-
-
-def _unequal(run: Run) -> Measured | None:
-    return Measured.of([float((~sent(run)["equal"].astype(bool)).sum())], workers(run))
-
-
 def _fastest(run: Run) -> Measured | None:
     """Return the ladder's best rate, divided by its first."""
     table = ladder(run)
@@ -85,23 +73,22 @@ def _fastest(run: Run) -> Measured | None:
         return None
     best, first = table["times_first"].idxmax(), rates.first_valid_index()
     times = table.loc[best, "times_first"]
-    spread = times * (spreads[best] / rates[best] + spreads[first] / rates[first])
-    return Measured(times, times - spread, times + spread, 1, workers(run))
+    return figure(run, times, times * (spreads[best] / rates[best] + spreads[first] / rates[first]))
 
 
 def _error(run: Run) -> Measured | None:
     table = equality(run)
-    return None if table.empty else Measured.of([1e6 * table[ERRORS].max(axis=None)], workers(run))
+    return None if table.empty else figure(run, 1e6 * table[ERRORS].max(axis=None))
 
 
 FIGURES = {
-    "ddp": _rate("ddp"),
-    "fsdp_full": _rate("fsdp_full"),
+    "ddp": partial(_rate, strategy="ddp"),
+    "fsdp_full": partial(_rate, strategy="fsdp_full"),
     "efficiency": _efficiency,
     "kept_64": partial(_of_ddp, batch=64, column="efficiency"),
     "kept_16": partial(_of_ddp, batch=16, column="efficiency"),
-    "unexplained": _unexplained,
-    "unequal": _unequal,
+    "unexplained": lambda run: figure(run, 100 * memory(run)["unexplained_share"].abs().max()),
+    "unequal": lambda run: figure(run, (~sent(run)["equal"].astype(bool)).sum()),
     "fastest": _fastest,
     "ddp_rate": partial(_of_ddp, batch=64, column="samples_per_s"),
     "error": _error,

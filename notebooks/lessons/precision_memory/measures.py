@@ -28,14 +28,6 @@ def _timeline_beside_ledger(run: Run) -> Measured:
     return figure(run, max(apart, key=abs))
 
 
-def _equal_sums(run: Run) -> Measured:
-    return figure(run, sums(run)["equal"].dropna().sum())
-
-
-def _lowest_peak(run: Run) -> Measured:
-    return figure(run, 100 * levers(run)["peak_ratio"].min())
-
-
 def _float32_losses(run: Run) -> Measured:
     return figure(run, (dtypes(run).set_index("what").loc["loss", ["float16", "bfloat16"]] == "float32").sum())
 
@@ -45,10 +37,10 @@ def _bugs_caught(run: Run) -> Measured:
 
 
 FIGURES = {
-    "equal_sums": _equal_sums,
+    "equal_sums": lambda run: figure(run, sums(run)["equal"].dropna().sum()),
     "float32_losses": _float32_losses,
     "unexplained": _largest_unexplained,
     "timeline": _timeline_beside_ledger,
-    "lowest_peak": _lowest_peak,
+    "lowest_peak": lambda run: figure(run, 100 * levers(run)["peak_ratio"].min()),
     "bugs_caught": _bugs_caught,
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.tables.ledgers import ERRORS, equality
-from labkit.tables.measures import Measured, Shown, figure, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, figure, figure_of, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding.tables import training
 
@@ -42,46 +43,22 @@ def _efficiency(run: Run) -> Measured | None:
     return Measured.of([100 * alone.value / step for step in steps] if alone else [], setting, 100)
 
 
-def _over_published(*, in_float8: bool) -> Shown:
-    """Return how a run shows how many times the published rate the fastest rung reaches, in bfloat16 or in float8."""
-
-    def measured(run: Run) -> Measured | None:
-        table = training.ladder(run).dropna(subset=["tokens_per_s"])
-        table = table[table["knob"].str.startswith("float8") == in_float8]
-        if table.empty:
-            return None
-        best = table.loc[table["tokens_per_s"].idxmax()]
-        return figure(run, best["tokens_per_s"] / PUBLISHED, best["spread_tokens_per_s"] / PUBLISHED)
-
-    return measured
+def _over_published(run: Run, in_float8: bool) -> Measured | None:
+    """Return how many times the published rate the fastest rung reaches, in bfloat16 or in float8."""
+    table = training.ladder(run)
+    rungs = table[table["knob"].str.startswith("float8") == in_float8].sort_values("tokens_per_s", ascending=False)
+    return figure_of(run, rungs, "tokens_per_s", 1 / PUBLISHED)
 
 
-def _kept(strategy: str) -> Shown:
-    """Return how a run shows which part of one GPU's rate each GPU keeps with the large batch."""
-
-    def measured(run: Run) -> Measured | None:
-        table = training.strategies(run)
-        chosen = (table["ranks"] == run.plan.gpus) & (table["load"] == "large") & (table["strategy"] == strategy)
-        for row in table[chosen].itertuples():
-            return figure(run, row.efficiency, row.spread_efficiency)
-        return None
-
-    return measured
-
-
-def _unexplained(run: Run) -> Measured:
-    """Return the largest unexplained share of a peak, in percent."""
-    return figure(run, 100 * float(training.memory(run)["unexplained_share"].abs().max()))
+def _kept(run: Run, strategy: str) -> Measured | None:
+    """Return which part of one GPU's rate each GPU keeps with the large batch."""
+    knobs = {"ranks": run.plan.gpus, "load": "large", "strategy": strategy}
+    return figure_of(run, training.strategies(run), "efficiency", **knobs)
 
 
 def _unexplained_batch(run: Run) -> Measured:
     table = training.batches(run).dropna(subset=["peak_mib"])
-    return figure(run, 100 * float((1 - table["predicted_mib"] / table["peak_mib"]).abs().max()))
-
-
-def _unequal(run: Run) -> Measured:
-    """Return how many collectives differ from the formula, in calls or in bytes."""
-    return figure(run, float((~training.sent(run)["equal"].astype(bool)).sum()))
+    return figure(run, 100 * (1 - table["predicted_mib"] / table["peak_mib"]).abs().max())
 
 
 def _error(run: Run) -> Measured | None:
@@ -89,28 +66,23 @@ def _error(run: Run) -> Measured | None:
     return None if table.empty else figure(run, 1e6 * table[ERRORS].max(axis=None))
 
 
-def _apart(strategy: str) -> Shown:
-    """Return how a run shows by how many points the methods differ in the share of hidden communication."""
-
-    def measured(run: Run) -> Measured | None:
-        table = training.overlap(run).set_index("strategy")
-        return figure(run, table.loc[strategy, "apart_points"]) if strategy in table.index else None
-
-    return measured
+def _apart(run: Run, strategy: str) -> Measured | None:
+    """Return by how many points the methods differ in the share of hidden communication."""
+    return figure_of(run, training.overlap(run), "apart_points", strategy=strategy)
 
 
 FIGURES = {
     "tokens": _tokens,
     "efficiency": _efficiency,
-    "over_published": _over_published(in_float8=False),
-    "float8_over_published": _over_published(in_float8=True),
-    "ddp_kept": _kept("ddp"),
-    "fsdp_kept": _kept("fsdp_full"),
+    "over_published": partial(_over_published, in_float8=False),
+    "float8_over_published": partial(_over_published, in_float8=True),
+    "ddp_kept": partial(_kept, strategy="ddp"),
+    "fsdp_kept": partial(_kept, strategy="fsdp_full"),
     "unexplained_batch": _unexplained_batch,
-    "unexplained": _unexplained,
-    "unequal": _unequal,
+    "unexplained": lambda run: figure(run, 100 * training.memory(run)["unexplained_share"].abs().max()),
+    "unequal": lambda run: figure(run, (~training.sent(run)["equal"].astype(bool)).sum()),
     "error": _error,
-    "ddp_apart": _apart("ddp"),
-    "fsdp_full_apart": _apart("fsdp_full"),
-    "fsdp_grad_apart": _apart("fsdp_grad"),
+    "ddp_apart": partial(_apart, strategy="ddp"),
+    "fsdp_full_apart": partial(_apart, strategy="fsdp_full"),
+    "fsdp_grad_apart": partial(_apart, strategy="fsdp_grad"),
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.engine.run import half_spread
-from labkit.tables.measures import Measured, Shown, repeats, workers
+from labkit.tables.measures import Measured, repeats, workers
 from lessons.start.plan import LaunchCost
 from lessons.start.tables import pairs
 
@@ -18,32 +19,28 @@ def card_plans() -> list[LaunchCost]:
     return [LaunchCost(pairs=5 if LaunchCost.on_gpus() else 4, ways=("launch",))]
 
 
-def _seconds(column: str, way: str = "launch") -> Shown:
-    return lambda run: Measured.of(repeats(run, column, way=way), f"{workers(run)} that import BERT")
+def _seconds(run: Run, column: str, way: str = "launch") -> Measured | None:
+    return Measured.of(repeats(run, column, way=way), f"{workers(run)} that import BERT")
 
 
-def _beside(column: str, way: str, other: str) -> Shown:
-    """Return how a run gives the time of one way divided by another's: the median over pairs, measured back to back.
+def _beside(run: Run, column: str, way: str, other: str) -> Measured | None:
+    """Return the time of one way divided by another's: the median over pairs, measured back to back.
 
     A sweep is divided by as many launches as it has points. None where the run lacks one of the two.
     """
-
-    def measured(run: Run) -> Measured | None:
-        if not {way, other} <= {*run.plan.ways}:
-            return None
-        seconds = pairs(run, column)
-        ratios = seconds[way] / seconds[other] / (run.plan.sweep_points if way == "sweep" else 1)
-        middle, spread = float(ratios.median()), half_spread(ratios)
-        return Measured(middle, middle - spread, middle + spread, len(ratios), workers(run))
-
-    return measured
+    if not {way, other} <= {*run.plan.ways}:
+        return None
+    seconds = pairs(run, column)
+    ratios = seconds[way] / seconds[other] / (run.plan.sweep_points if way == "sweep" else 1)
+    middle, spread = float(ratios.median()), half_spread(ratios)
+    return Measured(middle, middle - spread, middle + spread, len(ratios), workers(run))
 
 
 FIGURES = {
-    "startup": _seconds("startup_seconds"),
-    "first_row": _seconds("first_row_seconds"),
-    "over_torchrun": _beside("seconds", "launch", "torchrun"),
-    "first_row_over_torchrun": _beside("first_row_seconds", "launch", "torchrun"),
-    "first_startup": _seconds("startup_seconds", "first"),
-    "sweep_over_launches": _beside("startup_seconds", "sweep", "launch"),
+    "startup": partial(_seconds, column="startup_seconds"),
+    "first_row": partial(_seconds, column="first_row_seconds"),
+    "over_torchrun": partial(_beside, column="seconds", way="launch", other="torchrun"),
+    "first_row_over_torchrun": partial(_beside, column="first_row_seconds", way="launch", other="torchrun"),
+    "first_startup": partial(_seconds, column="startup_seconds", way="first"),
+    "sweep_over_launches": partial(_beside, column="startup_seconds", way="sweep", other="launch"),
 }

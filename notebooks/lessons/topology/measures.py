@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
-from labkit.tables.measures import Measured, on_one, ratio, workers
+from labkit.tables.measures import Measured, figure, on_one, ratio, workers
 from lessons.topology.plan import Copies
 from lessons.topology.tables import copies
 
@@ -63,10 +63,6 @@ def _pair(run: Run, which: str) -> Measured | None:
     return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(run.datasheet))
 
 
-def _pairs_apart(run: Run) -> Measured | None:
-    return ratio(_pair(run, "max"), _pair(run, "min"))
-
-
 def _share_of_links(run: Run) -> Measured | None:
     """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches."""
     limits = run.datasheet
@@ -83,8 +79,7 @@ def _within_a_gpu(run: Run) -> Measured | None:
 
 def _impossible(run: Run) -> Measured:
     """Return how many copies are faster than a datasheet allows."""
-    count = float((copies(run)["verdict"] == "impossible").sum())
-    return Measured(count, count, count, 1, workers(run))
+    return figure(run, (copies(run)["verdict"] == "impossible").sum())
 
 
 FIGURES = {
@@ -93,7 +88,7 @@ FIGURES = {
     "all_host_links": _all_host_links,
     "slowest_pair": partial(_pair, which="min"),
     "within_a_gpu": _within_a_gpu,
-    "pairs_apart": _pairs_apart,
+    "pairs_apart": lambda run: ratio(_pair(run, "max"), _pair(run, "min")),
     "share_of_links": _share_of_links,
     "impossible": _impossible,
 }
