@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers, record
 from labkit.course.answer_launch import call_answer
+from labkit.course.judging import Mistake, judge_of
 from labkit.course.source import source
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
 from labkit.story.words import say
@@ -210,6 +211,27 @@ class Cases:
         seed = hashlib.sha256(json.dumps([exercise, student, secret]).encode()).hexdigest()
         every = [list(arguments) for arguments in (*_shown_arguments(exercise), *self.make(Random(seed)))]
         return [*{json.dumps(arguments): arguments for arguments in every}.values()]
+
+
+def compared(
+    name: str,
+    reference: Callable[..., Any],
+    mistakes: Sequence[Mistake],
+    *,
+    result_form: str,
+    rule: str,
+    merit: str,
+    cases: Cases,
+    inputs: Sequence[Sequence[Any]] = (),
+    **more: Any,
+) -> Exercise:
+    """Return an exercise whose function returns what `reference` does; `judge_of` says what its words are for.
+
+    `more` is of `Exercise`.
+    """
+    inputs = inputs or tuple(cases.make(Random(0)))
+    judge = judge_of(name, inputs, reference, mistakes, result_form=result_form, rule=rule, merit=merit)
+    return Exercise(name, inputs, judge, cases=cases, **more)
 
 
 def _shown_arguments(exercise: str) -> Sequence[Sequence[Any]]:

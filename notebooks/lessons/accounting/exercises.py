@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -70,9 +70,8 @@ def _quotient(gib: float, gb: float) -> float:
 
 _MIXED = "that divides GiB by GB, and these are different units"
 _DOWN = "that is rounded down, so what is left over has no device"
-judge_devices = judge_of(
+_DEVICES_NEEDED = compared(
     "devices_needed",
-    SIZES,
     lambda gib, gb: devices(bytes_of(gib, "GiB"), gb),
     (
         Mistake("unrounded", _quotient, "the number of devices is whole"),
@@ -105,6 +104,14 @@ judge_devices = judge_of(
     result_form="a number of devices, such as 44",
     rule="bring both sizes to bytes, divide, and round up",
     merit="both sizes are in bytes before they are divided, and the last device counts, however little is on it",
+    inputs=SIZES,
+    grade=WARM_UP,
+    cases=Cases(_sizes),
+    hints=(
+        "A GiB is 2³⁰ bytes, a GB is 10⁹ bytes. How many GB are 3 276 GiB?",
+        "Convert both sizes to bytes. Divide, and round up: the last device counts even if little is on it.",
+        "`math.ceil(total_gib * 2**30 / (device_gb * 10**9))`.",
+    ),
 )
 
 
@@ -152,9 +159,8 @@ _WRONG_BATCHES: dict[str, tuple[Callable[..., Any], str]] = {
         "equation",
     ),
 }
-judge_batch = judge_of(
+_COMPUTE_BOUND_BATCH = compared(
     "compute_bound_batch",
-    BATCHES,
     _least_batch,
     (
         Mistake("never", _unchecked_batch(1), _NEVER),
@@ -167,38 +173,20 @@ judge_batch = judge_of(
     result_form="a number of tokens, or None",
     rule="with the least batch computing takes as long as weights and activations together; without one, it is None",
     merit="from this batch on computing covers communication, and where no batch is enough, it gives None",
+    inputs=BATCHES,
+    grade=STRETCH,
+    cases=Cases(_batches),
+    hints=(
+        "Write the three times down as this lesson does. Which of them grow with the batch B, and which do not?",
+        "Computing and activations grow with B, weights do not. Set computing equal to activations plus weights, "
+        "and solve for B. If activations grow as fast as computing, or faster, no batch is enough.",
+        "Divide all terms by 4·D: `computing = d_ff / (x * y * flop_per_s)` and `activations = 1 / (x * "
+        "bytes_per_s * m_y)`, both per token, and `weights = d_ff / (y * bytes_per_s * m_x)`. The batch is "
+        "`weights / (computing - activations)`.",
+    ),
 )
 
-check = Exercises(
-    "accounting",
-    Exercise(
-        "devices_needed",
-        SIZES,
-        judge_devices,
-        grade=WARM_UP,
-        cases=Cases(_sizes),
-        hints=(
-            "A GiB is 2³⁰ bytes, a GB is 10⁹ bytes. How many GB are 3 276 GiB?",
-            "Convert both sizes to bytes. Divide, and round up: the last device counts even if little is on it.",
-            "`math.ceil(total_gib * 2**30 / (device_gb * 10**9))`.",
-        ),
-    ),
-    Exercise(
-        "compute_bound_batch",
-        BATCHES,
-        judge_batch,
-        grade=STRETCH,
-        cases=Cases(_batches),
-        hints=(
-            "Write the three times down as this lesson does. Which of them grow with the batch B, and which do not?",
-            "Computing and activations grow with B, weights do not. Set computing equal to activations plus weights, "
-            "and solve for B. If activations grow as fast as computing, or faster, no batch is enough.",
-            "Divide all terms by 4·D: `computing = d_ff / (x * y * flop_per_s)` and `activations = 1 / (x * "
-            "bytes_per_s * m_y)`, both per token, and `weights = d_ff / (y * bytes_per_s * m_x)`. The batch is "
-            "`weights / (computing - activations)`.",
-        ),
-    ),
-)
+check = Exercises("accounting", _DEVICES_NEEDED, _COMPUTE_BOUND_BATCH)
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
@@ -50,9 +50,8 @@ def _sized(row: int, column: int, rows: int, keys: int, more: int = 0, **options
     return _tile(row * rows, ends[0], column * keys, ends[1], **options)
 
 
-judge_tile = judge_of(
+_TILE_WORK = compared(
     "tile_work",
-    _tiles(Random(0)),
     _sized,
     (
         Mistake(
@@ -85,6 +84,15 @@ judge_tile = judge_of(
     result_form='"full", "mask" or "skip"',
     rule="a query sees its own key and those before it; full: all see all, skip: none sees any",
     merit="tiles that nobody sees are skipped, and only those on the diagonal are masked",
+    grade=WARM_UP,
+    cases=Cases(_tiles),
+    hints=(
+        "Which queries and which keys are in the tile? Write down the first and the last number of both.",
+        "Compare two pairs: the last key with the first query, and the first key with the last query. A query "
+        "sees its own key and all before it.",
+        "`first_query = row * tile_queries`, `last_query = first_query + tile_queries - 1`, and the same for "
+        'keys. "full" if `last_key <= first_query`, "skip" if `first_key > last_query`, otherwise "mask".',
+    ),
 )
 
 
@@ -209,19 +217,7 @@ def explain_overflow(verdict: Verdict) -> Verdict:
 
 check = Exercises(
     "attention",
-    Exercise(
-        "tile_work",
-        judge=judge_tile,
-        grade=WARM_UP,
-        cases=Cases(_tiles),
-        hints=(
-            "Which queries and which keys are in the tile? Write down the first and the last number of both.",
-            "Compare two pairs: the last key with the first query, and the first key with the last query. A query "
-            "sees its own key and all before it.",
-            "`first_query = row * tile_queries`, `last_query = first_query + tile_queries - 1`, and the same for "
-            'keys. "full" if `last_key <= first_query`, "skip" if `first_key > last_query`, otherwise "mask".',
-        ),
-    ),
+    _TILE_WORK,
     Exercise(
         "online_softmax",
         judge=judge_online,

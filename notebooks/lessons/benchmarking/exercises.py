@@ -16,8 +16,8 @@ from IPython.display import HTML
 
 from labkit.course import answers
 from labkit.course.answer_launch import launch_answer, printed_in, unanswered_verdict
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, is_close, is_number, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.judging import Mistake, is_close, is_number
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, WRONG, Verdict
@@ -64,9 +64,42 @@ def _faster(before: list, after: list, middle: Callable = statistics.median, noi
     return old / new if abs(old - new) > noise(before) + noise(after) else None
 
 
-judge_faster = judge_of(
+_UNCLEAR = (0.6, 1.6)  # a difference of this many times its noise depends on how quartiles are defined
+
+
+def _timings(random: Random) -> list:
+    """Return steps before and after a change: slower, faster, the same within their noise, and two close to it."""
+    drawn: list[tuple] = [_close_to_noise(random, exclusive=exclusive) for exclusive in (True, False)]
+    ratios = [0.5, 0.7, 1.001, 1.002, 1.4, 2.0]
+    while ratios:
+        before, after = (
+            [round(length * random.uniform(0.97, 1.03), 5) for _ in range(random.randint(6, 10))]
+            for length in (0.1, 0.1 * ratios[-1])
+        )
+        noise = sum(
+            (high - low) / 2 for low, _, high in (statistics.quantiles(seconds, n=4) for seconds in (before, after))
+        )
+        if not _UNCLEAR[0] < abs(statistics.median(before) - statistics.median(after)) / noise < _UNCLEAR[1]:
+            drawn.append((before, after))
+            ratios.pop()
+    return drawn
+
+
+def _close_to_noise(random: Random, *, exclusive: bool) -> tuple[list[float], list[float]]:
+    """Return steps whose medians differ by a little more than their noise.
+
+    The noise of exclusive quartiles is above that difference if `exclusive`; else that of twice as wide quartiles is.
+    """
+    while True:
+        before = [round(random.uniform(0.1, 0.12), 5) for _ in range(random.randint(5, 8))]
+        narrow, wide = _half_ranges(before)
+        gain = narrow + wide if exclusive else wide + 2 * narrow  # `after` has the same noise, so each counts twice
+        if 1.2 * narrow < wide < 1.8 * narrow:
+            return before, [round(seconds - gain, 5) for seconds in random.sample(before, len(before))]
+
+
+_FASTER = compared(
     "faster",
-    COMPARED,
     _faster,
     (
         Mistake(
@@ -111,40 +144,17 @@ judge_faster = judge_of(
     result_form="a number or None",
     rule="compare the medians; they differ if their distance is larger than the sum of both noises",
     merit="a difference within noise is not called a gain, and one slow step changes nothing",
+    inputs=COMPARED,
+    grade=WARM_UP,
+    cases=Cases(_timings),
+    hints=(
+        "One slow step in a list changes some averages much and others hardly. Which one does this lesson report?",
+        "Take the median of each list, and half the distance between its quartiles. Only a difference above both "
+        "halves together is a difference.",
+        '`low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")`, and the half is `(high - low) /'
+        " 2`. Return `old / new` where `abs(old - new)` is above the sum of the halves, otherwise None.",
+    ),
 )
-
-_UNCLEAR = (0.6, 1.6)  # a difference of this many times its noise depends on how quartiles are defined
-
-
-def _timings(random: Random) -> list:
-    """Return steps before and after a change: slower, faster, the same within their noise, and two close to it."""
-    drawn: list[tuple] = [_close_to_noise(random, exclusive=exclusive) for exclusive in (True, False)]
-    ratios = [0.5, 0.7, 1.001, 1.002, 1.4, 2.0]
-    while ratios:
-        before, after = (
-            [round(length * random.uniform(0.97, 1.03), 5) for _ in range(random.randint(6, 10))]
-            for length in (0.1, 0.1 * ratios[-1])
-        )
-        noise = sum(
-            (high - low) / 2 for low, _, high in (statistics.quantiles(seconds, n=4) for seconds in (before, after))
-        )
-        if not _UNCLEAR[0] < abs(statistics.median(before) - statistics.median(after)) / noise < _UNCLEAR[1]:
-            drawn.append((before, after))
-            ratios.pop()
-    return drawn
-
-
-def _close_to_noise(random: Random, *, exclusive: bool) -> tuple[list[float], list[float]]:
-    """Return steps whose medians differ by a little more than their noise.
-
-    The noise of exclusive quartiles is above that difference if `exclusive`; else that of twice as wide quartiles is.
-    """
-    while True:
-        before = [round(random.uniform(0.1, 0.12), 5) for _ in range(random.randint(5, 8))]
-        narrow, wide = _half_ranges(before)
-        gain = narrow + wide if exclusive else wide + 2 * narrow  # `after` has the same noise, so each counts twice
-        if 1.2 * narrow < wide < 1.8 * narrow:
-            return before, [round(seconds - gain, 5) for seconds in random.sample(before, len(before))]
 
 
 _STEPS = {  # in words, by situation
@@ -297,20 +307,7 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
 
 check = Exercises(
     "benchmarking",
-    Exercise(
-        "faster",
-        COMPARED,
-        judge_faster,
-        grade=WARM_UP,
-        cases=Cases(_timings),
-        hints=(
-            "One slow step in a list changes some averages much and others hardly. Which one does this lesson report?",
-            "Take the median of each list, and half the distance between its quartiles. Only a difference above both "
-            "halves together is a difference.",
-            '`low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")`, and the half is `(high - low) /'
-            " 2`. Return `old / new` where `abs(old - new)` is above the sum of the halves, otherwise None.",
-        ),
-    ),
+    _FASTER,
     Exercise(
         "timed",
         check=check_timed,

@@ -7,8 +7,8 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import why
 from lessons.beyond_the_node import theory
 
@@ -34,9 +34,13 @@ def _exact(efficiency: float, compute_s: float, communication_s: float) -> float
     return efficiency * communication_s / ((1 - efficiency) * compute_s)
 
 
-judge_accumulation = judge_of(
+def _accumulations(random: Random) -> list:
+    drawn = [(random.uniform(0.6, 0.97), random.uniform(0.02, 0.5), random.uniform(0.05, 1.0)) for _ in range(5)]
+    return [*drawn, (0.75, 0.5, 0.5), (random.uniform(0.5, 0.9), 1.0, random.uniform(0.001, 0.01))]
+
+
+_ACCUMULATION_FOR = compared(
     "accumulation_for",
-    ACCUMULATIONS,
     theory.least_accumulation,
     (
         Mistake("unrounded", _exact, "micro-batches come whole"),
@@ -68,6 +72,16 @@ judge_accumulation = judge_of(
     result_form="a whole number of micro-batches",
     rule="efficiency is the time of computing over that of the whole step; return the fewest that reach it",
     merit="the step computes often enough per exchange, and not more often than needed",
+    inputs=ACCUMULATIONS,
+    grade=WARM_UP,
+    cases=Cases(_accumulations),
+    hints=(
+        "Which part of the step grows with the number of micro-batches, and which part stays as it is?",
+        "With k micro-batches the step computes k times and communicates once. Efficiency is computing "
+        "over the whole step. It grows with k, so look for the first k that is enough.",
+        "`k = 1`, and while `k * compute_s / (k * compute_s + communication_s) < efficiency`, add 1. The "
+        "closed form is `ceil(efficiency * communication_s / ((1 - efficiency) * compute_s))`, at least 1.",
+    ),
 )
 
 
@@ -97,9 +111,23 @@ def _inside(whole_bytes: float, per_node: int, *lines: float) -> float:
     return _hierarchical(whole_bytes, 1, per_node, *lines)
 
 
-judge_seconds = judge_of(
+def _calls(random: Random) -> list:
+    return [
+        (
+            random.choice((4096, 10**6, 2**26, 10**9)),
+            random.randint(2, 64),
+            random.choice((2, 4, 8)),
+            random.uniform(1e-6, 1e-5),
+            random.uniform(20, 400),
+            random.uniform(5e-6, 1e-4),
+            random.uniform(0.1, 400),
+        )
+        for _ in range(6)
+    ]
+
+
+_HIERARCHICAL_SECONDS = compared(
     "hierarchical_seconds",
-    CALLS,
     _hierarchical,
     (
         Mistake("flat", _flat, "that is one flat ring of all ranks"),
@@ -148,62 +176,22 @@ judge_seconds = judge_of(
     result_form="a number of seconds",
     rule="add three phases; for each, count its steps and the bytes that one link carries in one step",
     merit="three phases, each with its latencies, and the node's link is shared",
-)
-
-
-def _accumulations(random: Random) -> list:
-    drawn = [(random.uniform(0.6, 0.97), random.uniform(0.02, 0.5), random.uniform(0.05, 1.0)) for _ in range(5)]
-    return [*drawn, (0.75, 0.5, 0.5), (random.uniform(0.5, 0.9), 1.0, random.uniform(0.001, 0.01))]
-
-
-def _calls(random: Random) -> list:
-    return [
-        (
-            random.choice((4096, 10**6, 2**26, 10**9)),
-            random.randint(2, 64),
-            random.choice((2, 4, 8)),
-            random.uniform(1e-6, 1e-5),
-            random.uniform(20, 400),
-            random.uniform(5e-6, 1e-4),
-            random.uniform(0.1, 400),
-        )
-        for _ in range(6)
-    ]
-
-
-check = Exercises(
-    "beyond_the_node",
-    Exercise(
-        "accumulation_for",
-        ACCUMULATIONS,
-        judge_accumulation,
-        grade=WARM_UP,
-        cases=Cases(_accumulations),
-        hints=(
-            "Which part of the step grows with the number of micro-batches, and which part stays as it is?",
-            "With k micro-batches the step computes k times and communicates once. Efficiency is computing "
-            "over the whole step. It grows with k, so look for the first k that is enough.",
-            "`k = 1`, and while `k * compute_s / (k * compute_s + communication_s) < efficiency`, add 1. The "
-            "closed form is `ceil(efficiency * communication_s / ((1 - efficiency) * compute_s))`, at least 1.",
-        ),
-    ),
-    Exercise(
-        "hierarchical_seconds",
-        CALLS,
-        judge_seconds,
-        grade=STRETCH,
-        cases=Cases(_calls),
-        hints=(
-            "There are three phases. In which of them does a byte leave the node, and who shares the link then?",
-            "A reduce-scatter inside has g − 1 steps of S/g. The all-reduces between nodes have 2(n − 1) "
-            "steps. In each step g rings send S/g/n through one link, together S/n. An all-gather inside takes "
-            "as long as the reduce-scatter.",
-            "`inside = (per_node - 1) * (inside_alpha_s + whole_bytes / per_node / (inside_gb_per_s * 1e9))` "
-            "and `between = 2 * (nodes - 1) * (link_alpha_s + whole_bytes / nodes / (link_gb_per_s * 1e9))`. "
-            "Add `inside` twice.",
-        ),
+    inputs=CALLS,
+    grade=STRETCH,
+    cases=Cases(_calls),
+    hints=(
+        "There are three phases. In which of them does a byte leave the node, and who shares the link then?",
+        "A reduce-scatter inside has g − 1 steps of S/g. The all-reduces between nodes have 2(n − 1) "
+        "steps. In each step g rings send S/g/n through one link, together S/n. An all-gather inside takes "
+        "as long as the reduce-scatter.",
+        "`inside = (per_node - 1) * (inside_alpha_s + whole_bytes / per_node / (inside_gb_per_s * 1e9))` "
+        "and `between = 2 * (nodes - 1) * (link_alpha_s + whole_bytes / nodes / (link_gb_per_s * 1e9))`. "
+        "Add `inside` twice.",
     ),
 )
+
+
+check = Exercises("beyond_the_node", _ACCUMULATION_FOR, _HIERARCHICAL_SECONDS)
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -140,9 +140,20 @@ def _cheapest(*knobs: float) -> int:
     return min(below, below + 1, key=lambda count: _cost(count, *knobs))
 
 
-judge_count = judge_of(
+def _totals(random: Random) -> list:
+    """Return totals whose best number of buckets is better than its neighbours beyond rounding."""
+    drawn: list[tuple] = []
+    while len(drawn) < 6:
+        call_s, rate = random.choice((5e-6, 10e-6, 50e-6, 1e-3)), random.choice((10e9, 50e9, 100e9))
+        root = random.uniform(1.2, 60)
+        below = int(root)
+        if abs(below * (below + 1) - root**2) > 0.05 * root:
+            drawn.append((round(root**2 * call_s * rate), call_s, rate))
+    return drawn
+
+
+_BEST_COUNT = compared(
     "best_count",
-    BYTES,
     _cheapest,
     (
         Mistake(
@@ -166,19 +177,17 @@ judge_count = judge_of(
     result_form="a whole number of buckets",
     rule="return the whole number n, at least 1, that has the least cost n·o + s/(n·w)",
     merit="no other whole number of buckets costs less",
+    inputs=BYTES,
+    grade=WARM_UP,
+    cases=Cases(_totals),
+    hints=(
+        "Two costs: every call costs o, and the last bucket cannot be hidden. Which of them falls with more buckets?",
+        "The cost is n·o + s/(n·w). As a function of any n it is least at √(s/(w·o)). Buckets come whole, "
+        "and there is at least one.",
+        "`below = max(1, int((total_bytes / bytes_per_s / call_s) ** 0.5))`. Compute the cost for `below` "
+        "and `below + 1`, and return the one that costs less.",
+    ),
 )
-
-
-def _totals(random: Random) -> list:
-    """Return totals whose best number of buckets is better than its neighbours beyond rounding."""
-    drawn: list[tuple] = []
-    while len(drawn) < 6:
-        call_s, rate = random.choice((5e-6, 10e-6, 50e-6, 1e-3)), random.choice((10e9, 50e9, 100e9))
-        root = random.uniform(1.2, 60)
-        below = int(root)
-        if abs(below * (below + 1) - root**2) > 0.05 * root:
-            drawn.append((round(root**2 * call_s * rate), call_s, rate))
-    return drawn
 
 
 def _cases_by_name(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
@@ -198,21 +207,7 @@ def _arrivals(random: Random) -> list:
 
 check = Exercises(
     "ddp_from_scratch",
-    Exercise(
-        "best_count",
-        BYTES,
-        judge_count,
-        grade=WARM_UP,
-        cases=Cases(_totals),
-        hints=(
-            "Two costs: every call costs o, and the last bucket cannot be hidden. Which of them falls with "
-            "more buckets?",
-            "The cost is n·o + s/(n·w). As a function of any n it is least at √(s/(w·o)). Buckets come whole, "
-            "and there is at least one.",
-            "`below = max(1, int((total_bytes / bytes_per_s / call_s) ** 0.5))`. Compute the cost for `below` "
-            "and `below + 1`, and return the one that costs less.",
-        ),
-    ),
+    _BEST_COUNT,
     Exercise(
         "started",
         list(SETTINGS.values()),

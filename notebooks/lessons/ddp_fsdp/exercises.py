@@ -9,8 +9,8 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -127,9 +127,8 @@ def _sent(strategy: str, parameters: int, ranks: int, passes: dict[str, int] = _
     return passes[strategy] * (ranks - 1) / ranks * 4 * parameters
 
 
-judge_sent = judge_of(
+_SENT_BYTES = compared(
     "sent_bytes",
-    _trainings(Random(0)),
     _sent,
     (
         Mistake(
@@ -179,23 +178,20 @@ judge_sent = judge_of(
     result_form="a number of bytes",
     rule="count the all-gathers and reduce-scatters of this strategy, and the bytes that one rank sends in each",
     merit="DDP and gradient-only sharding send the same, and full sharding half as much again",
+    grade=WARM_UP,
+    cases=Cases(_trainings),
+    hints=(
+        "List the collectives of a step for each strategy. The ledger of this lesson has them.",
+        "An all-reduce is a reduce-scatter and an all-gather. Each of these two sends (N − 1)/N of all bytes. "
+        "Count how many of them each strategy makes: for the gradients, and for the parameters in forward and "
+        "backward.",
+        "Count 2 for `ddp` and `fsdp_grad`, 3 for `fsdp_full`. Multiply by `(ranks - 1) / ranks * 4 * parameters`.",
+    ),
 )
 
 check = Exercises(
     "ddp_fsdp",
-    Exercise(
-        "sent_bytes",
-        judge=judge_sent,
-        grade=WARM_UP,
-        cases=Cases(_trainings),
-        hints=(
-            "List the collectives of a step for each strategy. The ledger of this lesson has them.",
-            "An all-reduce is a reduce-scatter and an all-gather. Each of these two sends (N − 1)/N of all bytes. "
-            "Count how many of them each strategy makes: for the gradients, and for the parameters in forward and "
-            "backward.",
-            "Count 2 for `ddp` and `fsdp_grad`, 3 for `fsdp_full`. Multiply by `(ranks - 1) / ranks * 4 * parameters`.",
-        ),
-    ),
+    _SENT_BYTES,
     Exercise(
         "buckets",
         judge=judge,

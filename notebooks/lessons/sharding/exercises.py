@@ -8,8 +8,8 @@ from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -35,9 +35,8 @@ def _at_other_stage(after: int) -> Any:
     return lambda parameters, ranks, stage: held_bytes(parameters, ranks, min(3, max(0, stage + after)))
 
 
-judge = judge_of(
+_HELD_BYTES = compared(
     "held_bytes",
-    _settings(Random(0)),
     held_bytes,
     (
         Mistake("ahead", _at_other_stage(1), "that is what the next stage holds"),
@@ -74,6 +73,15 @@ judge = judge_of(
     result_form="a number of bytes",
     rule="add the four parts, and divide by the ranks those that the stage shards",
     merit="every stage holds the right bytes",
+    cases=Cases(_settings),
+    grade=WARM_UP,
+    hints=(
+        "How many bytes per parameter are there without sharding? In float32 each number takes 4.",
+        "4 for the parameter, 4 for its gradient, 8 for AdamW's two states. Each stage divides one more of these "
+        "by the number of ranks: first states, then gradients, then parameters.",
+        "Start with `weights, gradients, states = 4 * parameters, 4 * parameters, 8 * parameters`. `if stage >= "
+        "1: states /= ranks`, and so on. Return the sum.",
+    ),
 )
 
 
@@ -102,9 +110,8 @@ def _stage(parameters: int, ranks: int, room: float, least: bool = True) -> int 
     return (fitting[0] if least else fitting[-1]) if fitting else None
 
 
-judge_stage = judge_of(
+_SMALLEST_STAGE = compared(
     "smallest_stage",
-    _clusters(Random(0)),
     lambda p, n, gpu, kept: _stage(p, n, gpu - kept),
     (
         Mistake("largest", lambda p, n, gpu, kept: _stage(p, n, gpu - kept, least=False), "a smaller stage fits, too"),
@@ -124,37 +131,18 @@ judge_stage = judge_of(
     result_form="a stage from 0 to 3, or None",
     rule="take the least stage whose parameters, gradients, states and activations together fit the GPU",
     merit="the least stage that fits is found, and None where none does",
+    cases=Cases(_clusters),
+    grade=CORE,
+    hints=(
+        "Use your `held_bytes` as a start. What else is in a GPU's memory besides the states?",
+        "Go through the stages from 0 to 3. Return the first one whose bytes, with the activations, are at most "
+        "the GPU's. No stage shards the activations.",
+        "Stage s keeps `16 - sharded[s] + sharded[s] / ranks` bytes per parameter, with `sharded = [0, 8, 12, "
+        "16]`. Compare `that * parameters + activation_bytes` with `gpu_bytes`. After the loop, return None.",
+    ),
 )
 
-check = Exercises(
-    "sharding",
-    Exercise(
-        "held_bytes",
-        judge=judge,
-        cases=Cases(_settings),
-        grade=WARM_UP,
-        hints=(
-            "How many bytes per parameter are there without sharding? In float32 each number takes 4.",
-            "4 for the parameter, 4 for its gradient, 8 for AdamW's two states. Each stage divides one more of these "
-            "by the number of ranks: first states, then gradients, then parameters.",
-            "Start with `weights, gradients, states = 4 * parameters, 4 * parameters, 8 * parameters`. `if stage >= "
-            "1: states /= ranks`, and so on. Return the sum.",
-        ),
-    ),
-    Exercise(
-        "smallest_stage",
-        judge=judge_stage,
-        cases=Cases(_clusters),
-        grade=CORE,
-        hints=(
-            "Use your `held_bytes` as a start. What else is in a GPU's memory besides the states?",
-            "Go through the stages from 0 to 3. Return the first one whose bytes, with the activations, are at most "
-            "the GPU's. No stage shards the activations.",
-            "Stage s keeps `16 - sharded[s] + sharded[s] / ranks` bytes per parameter, with `sharded = [0, 8, 12, "
-            "16]`. Compare `that * parameters + activation_bytes` with `gpu_bytes`. After the loop, return None.",
-        ),
-    ),
-)
+check = Exercises("sharding", _HELD_BYTES, _SMALLEST_STAGE)
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
 _RIGHT = """

@@ -6,8 +6,8 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import why
 
 _PLACES = ((0, 8), (7, 8), (8, 8), (13, 4), (5, 1), (30, 8), (3, 3))  # rank, GPUs per node
@@ -65,9 +65,8 @@ def _cause(ranks: int, reports: list[list]) -> int:
     return min(errors, key=_report_time)[0] if errors else _silent_rank(ranks, reports)
 
 
-judge_place = judge_of(
+_PLACE = compared(
     "place",
-    _PLACES,
     lambda rank, gpus: [rank // gpus, rank % gpus],
     (
         Mistake("swapped", lambda rank, gpus: [rank % gpus, rank // gpus], "node and GPU are swapped"),
@@ -81,10 +80,17 @@ judge_place = judge_of(
     result_form="a list of two whole numbers, the node and the GPU",
     rule="ranks fill node 0 first, one GPU after another, then node 1; both numbers count from 0",
     merit="every rank has a GPU of its own, and node after node is filled",
+    inputs=_PLACES,
+    grade=WARM_UP,
+    cases=Cases(_places),
+    hints=(
+        "Write down the ranks of two nodes with 4 GPUs each. Which ranks share a node?",
+        "The node is how many whole nodes are filled before this rank. The GPU is what is left.",
+        "`rank // gpus_per_node` is the node. `%` gives what is left. Return both in a list.",
+    ),
 )
-judge_cause = judge_of(
+_FIRST_CAUSE = compared(
     "first_cause",
-    _REPORTS,
     _cause,
     (
         Mistake(
@@ -112,38 +118,20 @@ judge_cause = judge_of(
     result_form="the number of a rank",
     rule="take the earliest error that is no lost connection; if there is none, the rank that reported nothing",
     merit="ranks that only lost their connection are not blamed, and a rank that was killed is found by its silence",
+    inputs=_REPORTS,
+    grade=CORE,
+    cases=Cases(_reports),
+    hints=(
+        "Look at the messages first. Which of them say only that another rank is gone?",
+        "Two cases: some reports are errors of their own, or none are. In the first case, compare times. In the "
+        "second case, look for the rank that is missing.",
+        '`errors = [report for report in reports if "connection" not in report[2]]`. If `errors` has items, return '
+        "the rank of `min(errors, key=lambda report: report[1])`. Otherwise return the rank in `range(ranks)` that "
+        "is in no report.",
+    ),
 )
 
-check = Exercises(
-    "start",
-    Exercise(
-        "place",
-        _PLACES,
-        judge_place,
-        grade=WARM_UP,
-        cases=Cases(_places),
-        hints=(
-            "Write down the ranks of two nodes with 4 GPUs each. Which ranks share a node?",
-            "The node is how many whole nodes are filled before this rank. The GPU is what is left.",
-            "`rank // gpus_per_node` is the node. `%` gives what is left. Return both in a list.",
-        ),
-    ),
-    Exercise(
-        "first_cause",
-        _REPORTS,
-        judge_cause,
-        grade=CORE,
-        cases=Cases(_reports),
-        hints=(
-            "Look at the messages first. Which of them say only that another rank is gone?",
-            "Two cases: some reports are errors of their own, or none are. In the first case, compare times. In the "
-            "second case, look for the rank that is missing.",
-            '`errors = [report for report in reports if "connection" not in report[2]]`. If `errors` has items, return '
-            "the rank of `min(errors, key=lambda report: report[1])`. Otherwise return the rank in `range(ranks)` that "
-            "is in no report.",
-        ),
-    ),
-)
+check = Exercises("start", _PLACE, _FIRST_CAUSE)
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
 

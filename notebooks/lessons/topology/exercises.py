@@ -7,8 +7,8 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import why
 
 _CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")  # after NVLink, from the shortest path to the longest
@@ -68,9 +68,8 @@ def _distance(path: str) -> tuple[int, int]:
     return (0, -int(path[2:])) if path.startswith("NV") else (1 + _CLASSES.index(path), 0)
 
 
-judge_cpus = judge_of(
+_CPUS = compared(
     "cpus",
-    _affinities(Random(0)),
     lambda text: [cpu for first, last in _cpu_ranges(text) for cpu in range(first, last + 1)],
     (
         Mistake(
@@ -103,11 +102,19 @@ judge_cpus = judge_of(
     result_form="a list of CPU numbers",
     rule="each part between commas is one CPU (5) or a range with both its ends (0-3), and N/A stands for no CPU",
     merit="ranges, single CPUs and N/A are all read",
+    grade=WARM_UP,
+    cases=Cases(_affinities),
+    hints=(
+        "Take one text, such as `0-1,4,6-7`, and write its CPUs down by hand.",
+        "Split at the commas. Each part is one number, or a first and a last number with `-` between them. Handle "
+        "N/A before that.",
+        'For each part: `ends = part.split("-")`, then `range(int(ends[0]), int(ends[-1]) + 1)`. `ends[-1]` is '
+        "also right for a single number.",
+    ),
 )
 _BY_ALPHABET = f"that compares the names by the alphabet. The order is {_ORDER}"
-judge_hop = judge_of(
+_SLOWEST_HOP = compared(
     "slowest_hop",
-    _rings(Random(0)),
     lambda ring, matrix: max(_hops(ring, matrix), key=_distance),
     (
         Mistake(
@@ -137,38 +144,19 @@ judge_hop = judge_of(
     result_form='the class of a path, such as "NV18" or "SYS"',
     rule=f"the order is {_ORDER}",
     merit="every neighbour counts, the last GPU and the first as well, and NVLinks are compared by their number",
+    grade=CORE,
+    cases=Cases(_rings),
+    hints=(
+        "Which pairs of GPUs send to each other in a ring of three? There are as many pairs as GPUs.",
+        "List the classes of all neighbours. Then take the slowest one: you need an order of the classes, and for "
+        "NVLink the number of links.",
+        "`hops = [matrix[ring[i - 1]][ring[i]] for i in range(len(ring))]`, because `ring[-1]` is the last GPU. "
+        "Return `max(hops, key=slowness)`, where `slowness` gives `(0, -links)` for NVLink and `(1, place)` for "
+        "the others.",
+    ),
 )
 
-check = Exercises(
-    "topology",
-    Exercise(
-        "cpus",
-        judge=judge_cpus,
-        grade=WARM_UP,
-        cases=Cases(_affinities),
-        hints=(
-            "Take one text, such as `0-1,4,6-7`, and write its CPUs down by hand.",
-            "Split at the commas. Each part is one number, or a first and a last number with `-` between them. Handle "
-            "N/A before that.",
-            'For each part: `ends = part.split("-")`, then `range(int(ends[0]), int(ends[-1]) + 1)`. `ends[-1]` is '
-            "also right for a single number.",
-        ),
-    ),
-    Exercise(
-        "slowest_hop",
-        judge=judge_hop,
-        grade=CORE,
-        cases=Cases(_rings),
-        hints=(
-            "Which pairs of GPUs send to each other in a ring of three? There are as many pairs as GPUs.",
-            "List the classes of all neighbours. Then take the slowest one: you need an order of the classes, and for "
-            "NVLink the number of links.",
-            "`hops = [matrix[ring[i - 1]][ring[i]] for i in range(len(ring))]`, because `ring[-1]` is the last GPU. "
-            "Return `max(hops, key=slowness)`, where `slowness` gives `(0, -links)` for NVLink and `(1, place)` for "
-            "the others.",
-        ),
-    ),
-)
+check = Exercises("topology", _CPUS, _SLOWEST_HOP)
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
 

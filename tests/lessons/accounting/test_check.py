@@ -10,7 +10,7 @@ from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import accounting
 from lessons.accounting.bugs import ACCOUNTS, SYMPTOMS
-from lessons.accounting.exercises import BATCHES, SIZES, check, judge_batch, judge_devices, verdict_of
+from lessons.accounting.exercises import BATCHES, SIZES, check, verdict_of
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -57,8 +57,12 @@ def test_the_suspects_and_their_numbers():
     assert said.count("- **") == 4 and "nothing is wrong" not in said
 
 
+def judged(exercise, function, settings):
+    return check.by_name[exercise].judge(json.loads(json.dumps([function(*setting) for setting in settings])))
+
+
 def devices(function) -> set[str]:
-    return set(judge_devices(json.loads(json.dumps([function(*setting) for setting in SIZES]))).faults)
+    return set(judged("devices_needed", function, SIZES).faults)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +143,14 @@ def batch(**changes):
     ],
 )
 def test_batches_by_their_mistake(function, kinds):
-    verdict = judge_batch(json.loads(json.dumps([function(*setting) for setting in BATCHES])))
+    verdict = judged("compute_bound_batch", function, BATCHES)
     assert kinds <= set(verdict.faults) if kinds else not verdict.faults, verdict
     assert verdict.outcome == (WRONG if kinds else RIGHT)
 
 
 def test_a_mistake_says_what_was_left_out_and_that_it_is_per_device():
     given = [batch(axes=lambda m_x, m_y: (1, m_y), each=True)(*setting) for setting in BATCHES]
-    said = judge_batch(given).faults["no_m_x"]
+    said = check.by_name["compute_bound_batch"].judge(given).faults["no_m_x"]
     assert "`m_x` is left out" in said and "per device" in said
 
 

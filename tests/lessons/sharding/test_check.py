@@ -6,10 +6,10 @@ from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import sharding
-from lessons.sharding.exercises import held_bytes, judge, verdict_of
+from lessons.sharding.exercises import held_bytes, verdict_of
 
 RIGHT_ANSWER = code_of("lessons.sharding.solutions.held_bytes")
-SETTINGS = sharding.check.by_name["held_bytes"].inputs
+HELD_BYTES = sharding.check.by_name["held_bytes"]
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -39,7 +39,7 @@ def own(parameters, ranks, stage):
     ],
 )
 def test_each_fault_by_its_kind(function, kinds):
-    verdict = judge([function(*setting) for setting in SETTINGS])
+    verdict = HELD_BYTES.judge([function(*setting) for setting in HELD_BYTES.inputs])
     assert set(verdict.faults) == kinds, verdict
     assert verdict.outcome == (WRONG if kinds else RIGHT)
     assert bool(verdict.merits) == (not kinds)
