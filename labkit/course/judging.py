@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from labkit.course.answer_launch import call_text, truncate
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.story.words import capitalised
 
@@ -69,7 +69,7 @@ def judge_of(
             faults.setdefault(
                 mistake.kind, f"{gives} instead of {_as_read(expected, value)}. {capitalised(mistake.why)}."
             )
-        return Verdict(name, WRONG if faults else RIGHT, faults, () if faults else (merit,))
+        return Verdict.of_faults(name, faults, merit)
 
     return judge
 

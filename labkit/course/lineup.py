@@ -17,6 +17,8 @@ from labkit.course.verdict import Verdict
 from labkit.story.words import capitalised
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from labkit.engine.run import Run
 
 NOT_NAMED = "choose a bug"
@@ -153,14 +155,14 @@ class Naming:
 def line_up(
     lab: str,
     symptoms: Mapping[str, str],
-    rows_of: Callable[..., Iterable[dict]],
+    table_of: Callable[[Any], pd.DataFrame],
     verdict_of: Callable[[dict], Verdict],
     codes: Mapping[str, str],
 ) -> tuple[Callable[[], tuple[str, ...]], Callable[..., Naming | Markdown], Callable[[], HTML]]:
     """Return a lab's `suspects()`, `diagnose(run, named)` and `show_suspects()`.
 
-    `symptoms` has what each broken variant shows, `rows_of(run)` the row of each variant in a Trial run, and
-    `verdict_of(row)` the verdict on a variant, from its row alone; `codes` has the code of each variant.
+    `symptoms` has what each broken variant shows, `table_of(run)` a row a variant of a Trial run, and
+    `verdict_of(row)` gives the verdict on a variant, from its row alone; `codes` has the code of each variant.
     """
 
     def suspects() -> tuple[str, ...]:
@@ -169,7 +171,7 @@ def line_up(
 
     def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markdown:
         """Ask which bug each suspect of a Trial run has, and then say it; of a dict by letter, say it immediately."""
-        naming = Naming(lab, symptoms, len(symptoms), lambda: map(verdict_of, rows_of(run)))
+        naming = Naming(lab, symptoms, len(symptoms), lambda: map(verdict_of, table_of(run).to_dict("records")))
         return naming if named is None else naming.reveal(named)
 
     def show_suspects() -> HTML:

@@ -39,6 +39,11 @@ class Verdict:
                 lines += ["", *filter(None, [heading]), f"{fence}text", text.strip(), fence]
         return "\n".join(lines)
 
+    @classmethod
+    def of_faults(cls, exercise: str, faults: dict[str, str], *merits: str) -> Verdict:
+        """Return WRONG with these faults; without any, RIGHT with these merits."""
+        return cls(exercise, WRONG, faults) if faults else cls(exercise, RIGHT, {}, merits)
+
     def __repr__(self) -> str:
         lines = [f"{self.exercise}: {self.outcome}", *self.faults.values(), *self.merits, self.judged, *self.notes]
         printed = f"It printed:\n{self.printed}" if self.printed.strip() else ""

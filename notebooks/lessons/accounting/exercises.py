@@ -15,7 +15,7 @@ from IPython.display import HTML
 from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercises, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.theory.sizes import GB
 from lessons.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
@@ -224,8 +224,8 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
             f"with {units.count(account['tokens'])} tokens computing takes {units.seconds(math_s)} per block and "
             f"communicating {units.seconds(sent_s)}: the bound is a least batch, not a largest one"
         )
-    merits = () if faults else ("16 bytes per parameter, 2 per activation, enough devices, a batch above the bound",)
-    return Verdict(name, WRONG if faults else RIGHT, faults, merits)
+    merit = "16 bytes per parameter, 2 per activation, enough devices, a batch above the bound"
+    return Verdict.of_faults(name, faults, merit)
 
 
 _RIGHT = """
@@ -252,11 +252,11 @@ _CODES = with_bugs(
 )
 
 
-def _rows_of(names: Iterable[str]) -> list[dict[str, Any]]:
-    return [{"name": name, "account": ACCOUNTS[name]()} for name in names]
+def _table_of(names: Iterable[str]) -> pd.DataFrame:
+    return pd.DataFrame([{"name": name, "account": ACCOUNTS[name]()} for name in names])
 
 
-suspects, diagnose, show_suspects = line_up("accounting", SYMPTOMS, _rows_of, lambda row: verdict_of(**row), _CODES)
+suspects, diagnose, show_suspects = line_up("accounting", SYMPTOMS, _table_of, lambda row: verdict_of(**row), _CODES)
 
 
 def why_one_unit() -> HTML:

@@ -14,7 +14,7 @@ from IPython.display import HTML
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RAISED, RIGHT, WRONG, Verdict
+from labkit.course.verdict import RAISED, Verdict
 from labkit.story import units
 from lessons.attention.plan import PROBE
 from lessons.attention.theory import Running, merged
@@ -264,8 +264,8 @@ def verdict_of(row: dict) -> Verdict:
     worst = max(row["all_error"], row["causal_error"], row["gradient_error"])
     if worst > _TOLERANCE and not faults:
         faults["wrong"] = f"it differs from float64 by {units.number(worst)}"
-    merits = ("values and gradients are float64's, masks hold, and nothing N×N is ever there",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = "values and gradients are float64's, masks hold, and nothing N×N is ever there"
+    return Verdict.of_faults(row["variant"], faults, merit)
 
 
 _RIGHT = """
@@ -301,9 +301,7 @@ _CODES = with_bugs(
         "square_backward": [(_LOOP, _WHOLE)],
     },
 )
-suspects, diagnose, show_suspects = line_up(
-    "attention", SYMPTOMS, lambda run: run.rows.to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("attention", SYMPTOMS, lambda run: run.rows, verdict_of, _CODES)
 
 
 def why_four_matrices() -> HTML:

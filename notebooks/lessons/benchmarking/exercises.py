@@ -20,7 +20,7 @@ from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, c
 from labkit.course.judging import Mistake, is_close, is_number
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.benchmarking.bugs import SYMPTOMS
 from lessons.benchmarking.plan import SITUATIONS, Answer
@@ -191,7 +191,7 @@ def judge_timed(rows: Iterable[dict[str, Any]], cases: Iterable[Sequence[Any]]) 
             faults.setdefault(name, sentence)
     if "form" in faults:  # it may never have called the step that raises
         faults.pop("swallowed", None)
-    return Verdict("timed", WRONG if faults else RIGHT, faults, () if faults else _MERITS)
+    return Verdict.of_faults("timed", faults, *_MERITS)
 
 
 def _faults(given: Any, device: Device) -> dict[str, str]:
@@ -301,8 +301,7 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
         "data_inside": f"{row['batches_inside']:.0f} batches are made while its clock runs: {both}",
     }
     faults = {name: sentences[name] for name in wrong_by_rows(row)}
-    merits = () if faults else ("it measures what it is to measure",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+    return Verdict.of_faults(row["variant"], faults, "it measures what it is to measure")
 
 
 check = Exercises(
@@ -332,9 +331,7 @@ hint, solution, attempts = check.hint, check.solution, check.attempts
 _CODES = {
     name: code_of(f"lessons.benchmarking.bugs.{name}").replace(f"def {name}(", "def benchmark(") for name in SYMPTOMS
 }
-suspects, diagnose, show_suspects = line_up(
-    "benchmarking", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("benchmarking", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_so_far() -> HTML:

@@ -20,7 +20,7 @@ from labkit.course.answer_launch import launch_answer, printed_in, unanswered_ve
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
 from labkit.course.lineup import Naming, neutral_order, one_below_another, why
 from labkit.course.source import code_of
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import RIGHT, Verdict
 from labkit.story import units
 from labkit.story.words import listed
 from lessons.broadcast.bugs import SYMPTOMS
@@ -91,7 +91,7 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
         f"{units.times(seconds / best_seconds)} its time",
         f"no copy waits for one that it does not need: {waits_beside(graph, ideal, chunks)}",
     )
-    return Verdict(exercise, WRONG if faults else RIGHT, faults, () if faults else merits)
+    return Verdict.of_faults(exercise, faults, *merits)
 
 
 def _copies_of_call(run: Run, function: str) -> pd.DataFrame:

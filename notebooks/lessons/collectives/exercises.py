@@ -12,7 +12,7 @@ from IPython.display import HTML
 from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.story.words import listed
 from lessons.collectives.tables import LATE, symptoms
@@ -87,8 +87,8 @@ def judge_ring(returned: list, settings: Sequence[Sequence[int]] = tuple(_rings(
     # A smaller ring shows a mistake more plainly; rings of two hide most of them.
     plainest_first = sorted(rings, key=lambda ranks: (ranks == 2, ranks))
     faults = next(filter(None, (_ring_faults(ranks, moves) for ranks in plainest_first)), {})
-    merits = (f"in rings of {listed(rings)} every rank ends with every chunk whole, each rank's values counted once",)
-    return Verdict("ring_step", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = f"in rings of {listed(rings)} every rank ends with every chunk whole, each rank's values counted once"
+    return Verdict.of_faults("ring_step", faults, merit)
 
 
 def _ring_faults(ranks: int, moves: dict) -> dict[str, str]:
@@ -213,8 +213,7 @@ def verdict_of(row: dict) -> Verdict:
     if abs(row["claimed_gb_per_s"] / row["bus_gb_per_s"] - 1) > LATE:
         claimed, right = (units.rate(row[f"{name}_gb_per_s"]) for name in ("claimed", "bus"))
         faults["wrong_factor"] = f"it claims {claimed} where its time makes {right}"
-    merits = ("its clock waits, is warm, and every rank's values are right",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, () if faults else merits)
+    return Verdict.of_faults(row["variant"], faults, "its clock waits, is warm, and every rank's values are right")
 
 
 _RING = """
@@ -258,9 +257,7 @@ _CODES = with_bugs(
         "wrong_factor": [("factor_of(collective, ranks)", "1")],
     },
 )
-suspects, diagnose, show_suspects = line_up(
-    "collectives", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("collectives", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_so_long() -> HTML:

@@ -13,7 +13,7 @@ from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.story.words import listed
 from lessons.ddp_from_scratch.tables import symptoms
@@ -41,8 +41,8 @@ def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> V
     for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
         if fault := _form_fault(started, arrivals) or _start_fault(started, buckets, arrivals):
             faults.setdefault(fault[0], f"for {call_text('started', [buckets, arrivals])}, {where}, {fault[1]}")
-    merits = ("every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks",)
-    return Verdict("started", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = "every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks"
+    return Verdict.of_faults("started", faults, merit)
 
 
 def _form_fault(started, arrivals: list[int]) -> tuple[str, str] | None:
@@ -113,8 +113,8 @@ def verdict_of(row: dict) -> Verdict:
             f"buckets of {row['bucket_mb']:g} MiB should make {row['expected']} calls; it makes {calls}, the largest "
             f"of {units.number(row['largest_mib'])} MiB; {row['before_last_gradient']} while backward still computes"
         )
-    merits = () if faults else ("every rank has the mean when finish() returns, sent in buckets of the size asked for",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+    merit = "every rank has the mean when finish() returns, sent in buckets of the size asked for"
+    return Verdict.of_faults(row["variant"], faults, merit)
 
 
 BYTES = (
@@ -257,9 +257,7 @@ _CODES = with_bugs(
         ],
     },
 )
-suspects, diagnose, show_suspects = line_up(
-    "ddp_from_scratch", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("ddp_from_scratch", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_not_smaller() -> HTML:

@@ -12,7 +12,7 @@ from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.theory.sizes import MIB
 from lessons.ddp_fsdp.bugs import SYMPTOMS
@@ -45,8 +45,8 @@ def judge(given: list, models: Sequence[tuple[list[int], int, int]] = tuple(_mod
         )
         if fault:
             faults.setdefault(fault[0], f"for {call_text('buckets', [sizes, first, cap])}, {fault[1]}")
-    merits = ("every gradient is in one bucket, the last first, and a bucket is closed when it holds its cap",)
-    return Verdict("buckets", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = "every gradient is in one bucket, the last first, and a bucket is closed when it holds its cap"
+    return Verdict.of_faults("buckets", faults, merit)
 
 
 def _form_fault(filled: Any) -> tuple[str, str] | None:
@@ -109,8 +109,7 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
         faults["no_set_epoch"] = "the second epoch begins with the first one's samples, in the same order"
     elif row["update_error"] > 1e-3:
         faults["wrong"] = "the weights do not change as in one process"
-    merits = () if faults else ("samples, losses and updates are one process's",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+    return Verdict.of_faults(row["variant"], faults, "samples, losses and updates are one process's")
 
 
 def _trainings(random: Random) -> list:
@@ -236,9 +235,7 @@ _CODES = with_bugs(
         "unused_parameter": [("model = Bert()\n", "model = Bert()\nmodel.spare = Linear(8, 8)\n")],
     },
 )
-suspects, diagnose, show_suspects = line_up(
-    "ddp_fsdp", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("ddp_fsdp", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_so_little() -> HTML:

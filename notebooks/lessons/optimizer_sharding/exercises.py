@@ -11,7 +11,7 @@ from IPython.display import HTML
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.optimizer_sharding.tables import faults, symptoms
 from lessons.optimizer_sharding.theory import rank_loads
@@ -44,8 +44,7 @@ def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]] = SET
         )
         if fault:
             faults.setdefault(fault[0], f"for {_sizes_text(sizes)} on {ranks} ranks, {fault[1]}")
-    merits = ("every element has one owner, and no rank has more than an equal part",)
-    return Verdict("shards", WRONG if faults else RIGHT, faults, () if faults else merits)
+    return Verdict.of_faults("shards", faults, "every element has one owner, and no rank has more than an equal part")
 
 
 def _sizes_text(sizes: list[int]) -> str:
@@ -134,8 +133,7 @@ def verdict_of(row: dict) -> Verdict:
         "wrong": f"after one step a weight is {units.percent(row['first_error'])} off",
     }
     wrong = {kind: sentences[kind] for kind in faults(row)}
-    merits = () if wrong else ("values, shares and state_dict are right",)
-    return Verdict(row["variant"], WRONG if wrong else RIGHT, wrong, merits)
+    return Verdict.of_faults(row["variant"], wrong, "values, shares and state_dict are right")
 
 
 PIECES = (
@@ -292,9 +290,7 @@ _CODES = with_bugs(
         ],
     },
 )
-suspects, diagnose, show_suspects = line_up(
-    "optimizer_sharding", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("optimizer_sharding", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_shorter() -> HTML:

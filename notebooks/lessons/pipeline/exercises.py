@@ -164,8 +164,8 @@ def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]] = tuple(_l
         if fault:
             where = f"for layers that take {times} and {_count_text(stages, 'stage')}"
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
-    merits = ("every layer has a stage, and no other split has a faster slowest stage",)
-    return Verdict("balanced_split", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = "every layer has a stage, and no other split has a faster slowest stage"
+    return Verdict.of_faults("balanced_split", faults, merit)
 
 
 def _split_fault(sizes: Any, times: list[float], stages: int) -> tuple[str, str] | None:
@@ -218,8 +218,8 @@ def verdict_of(row: dict[Any, Any]) -> Verdict:
             f"its own clock shows as little as {units.percent(row['clock_share'])} of the step: the first "
             "rank is done before the others; wait for all of them"
         )
-    merits = () if faults else ("outputs, loss and gradients are the whole model's, and no parameter is missing",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+    merit = "outputs, loss and gradients are the whole model's, and no parameter is missing"
+    return Verdict.of_faults(row["variant"], faults, merit)
 
 
 def _zero_if_missing(value: float) -> float:
@@ -288,9 +288,7 @@ _CODES = with_bugs(
         "first_rank_clock": [("    synchronize()\n    barrier()\n", "    synchronize()\n")],
     },
 )
-suspects, diagnose, show_suspects = line_up(
-    "pipeline", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("pipeline", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_streams_gain() -> HTML:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from IPython.display import HTML, Markdown
+from IPython.display import HTML
 
 from labkit.course.answer_launch import call_answer, call_text
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
 from labkit.course.judging import is_close, is_number
-from labkit.course.lineup import Naming, neutral_order, one_below_another, why
+from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.launching import launch
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -23,9 +23,6 @@ from lessons.precision_memory.bugs import SYMPTOMS
 from lessons.precision_memory.plan import Hidden
 from lessons.precision_memory.tables import faults, symptoms
 from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
-
-if TYPE_CHECKING:
-    from labkit.engine.run import Run
 
 # vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase: states, activations, logits, copies of
 # weights or a first step without optimizer states decide, in turn
@@ -76,8 +73,8 @@ def judge_peaks(
             kind = f"{configuration[-2]}, {configuration[-1]}{', too much' if given > peak else ''}"
             faults.setdefault(kind, f"{call} gives {peaks}{_missing_parts(configuration, peak - given)}")
     counter = "the allocator" if device == "cuda" else "the count of storages (a CPU has no such allocator)"
-    merits = (f"all {len(measured)} configurations are within {units.percent(_ALLOWED)} of {counter}",)
-    return Verdict("peak_bytes", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = f"all {len(measured)} configurations are within {units.percent(_ALLOWED)} of {counter}"
+    return Verdict.of_faults("peak_bytes", faults, merit)
 
 
 def _missing_parts(configuration: Sequence[Any], missing: float) -> str:
@@ -143,8 +140,8 @@ def judge_placement(given: list, inputs: Sequence[Any] = _SHOWN_PLACEMENTS) -> V
     for chosen, (blocks, budget) in zip(given, inputs, strict=True):
         if fault := _placement_fault(chosen, [Block(*block) for block in blocks], budget):
             faults.setdefault(fault[0], f"{call_text('placement', [blocks, budget])} gives {fault[1]}")
-    merits = ("every placement is within its budget, and no other one takes less time",)
-    return Verdict("placement", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = "every placement is within its budget, and no other one takes less time"
+    return Verdict.of_faults("placement", faults, merit)
 
 
 def _placement_fault(given: Any, blocks: list[Block], budget: float) -> tuple[str, str] | None:
@@ -216,27 +213,13 @@ def verdict_of(row: dict) -> Verdict:
         "there simultaneously",
     }
     wrong = {kind: sentences[kind] for kind in faults(row)}
-    return Verdict(row["variant"], WRONG if wrong else RIGHT, wrong, () if wrong else ("nothing is held too long",))
+    return Verdict.of_faults(row["variant"], wrong, "nothing is held too long")
 
 
-def suspects() -> tuple[str, ...]:
-    """Return the names of the broken loops, in an order that gives nothing away."""
-    return neutral_order(SYMPTOMS)
-
-
-def show_suspects() -> HTML:
-    """Show the code that the workers ran for each suspect, under one name, in the order of the letters."""
-    return one_below_another(
-        [code_of(f"lessons.precision_memory.bugs.{name}").replace(f"def {name}(", "def run(") for name in suspects()]
-    )
-
-
-def diagnose(run: Run, named: Mapping[str, str] | None = None) -> Naming | Markdown:
-    """Ask which bug each suspect of a Trial run has, and then say it; or say it immediately for a dict by letter."""
-    naming = Naming(
-        "precision_memory", SYMPTOMS, len(SYMPTOMS), lambda: map(verdict_of, symptoms(run).to_dict("records"))
-    )
-    return naming if named is None else naming.reveal(named)
+_CODES = {
+    name: code_of(f"lessons.precision_memory.bugs.{name}").replace(f"def {name}(", "def run(") for name in SYMPTOMS
+}
+suspects, diagnose, show_suspects = line_up("precision_memory", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_it_stalls() -> HTML:

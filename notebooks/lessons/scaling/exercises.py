@@ -14,7 +14,7 @@ from IPython.display import HTML
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
 from labkit.course.judging import is_close, is_number
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.scaling.bugs import SYMPTOMS
 from lessons.scaling.tables import symptoms
@@ -73,8 +73,8 @@ def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
             faults.setdefault("reshuffle", question)
         elif fault := _order_fault(by_rank, images, ranks, epoch, drop_last):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
-    merits = ("each epoch has an order of its own, and the ranks share it evenly, without gaps",)
-    return Verdict("shard", WRONG if faults else RIGHT, faults, () if faults else merits)
+    merit = "each epoch has an order of its own, and the ranks share it evenly, without gaps"
+    return Verdict.of_faults("shard", faults, merit)
 
 
 def _form_fault(shards: dict[int, Any], images: int) -> tuple[str, str] | None:
@@ -157,8 +157,7 @@ def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdi
         due = [learning_rate(step, steps, warm_up_steps, peak) for step in range(steps)]
         if fault := _rates_fault(rates, due, peak, base_rate, warm_up_steps):
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
-    merits = ("the rate follows the batch, climbs in a line and falls in a line",)
-    return Verdict("rates", WRONG if faults else RIGHT, faults, () if faults else merits)
+    return Verdict.of_faults("rates", faults, "the rate follows the batch, climbs in a line and falls in a line")
 
 
 def _rates_fault(
@@ -206,8 +205,8 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
             f"it reports {units.seconds(row['claimed_s'])} per epoch; without the first epoch "
             f"({units.seconds(row['first_s'])}) it is {units.seconds(row['later_s'])}"
         )
-    merits = () if faults else ("images, validation, learning rate and clock are as they should be",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+    merit = "images, validation, learning rate and clock are as they should be"
+    return Verdict.of_faults(row["variant"], faults, merit)
 
 
 check = Exercises(
@@ -270,9 +269,7 @@ CODES = with_bugs(
 )
 
 
-suspects, diagnose, show_suspects = line_up(
-    "scaling", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, CODES
-)
+suspects, diagnose, show_suspects = line_up("scaling", SYMPTOMS, symptoms, verdict_of, CODES)
 
 
 def why_the_batch() -> HTML:

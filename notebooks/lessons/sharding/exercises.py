@@ -11,7 +11,7 @@ from IPython.display import HTML
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RIGHT, WRONG, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.sharding.tables.training import symptoms
 
@@ -189,13 +189,11 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
         faults["synced_every_time"] = f"a step exchanges {times} times the model's gradients; once would do"
     if row["largest_share"] > 0.99:
         faults["root_only"] = "one collective moves all parameters: the blocks were never wrapped on their own"
-    merits = () if faults else ("updates are one process's, gradients go once, parameters come block by block",)
-    return Verdict(row["variant"], WRONG if faults else RIGHT, faults, merits)
+    merit = "updates are one process's, gradients go once, parameters come block by block"
+    return Verdict.of_faults(row["variant"], faults, merit)
 
 
-suspects, diagnose, show_suspects = line_up(
-    "sharding", SYMPTOMS, lambda run: symptoms(run).to_dict("records"), verdict_of, _CODES
-)
+suspects, diagnose, show_suspects = line_up("sharding", SYMPTOMS, symptoms, verdict_of, _CODES)
 
 
 def why_fused() -> HTML:
