@@ -109,11 +109,12 @@ def _of_runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[pd.DataFrame]:
 
 _MODES = {"streaming": canvas.SERIES[0], "fenced": canvas.SERIES[2], "training": canvas.SERIES[5]}
 _BUBBLES = {  # colour, marker, its size, and how many rows aside, so that all show
-    "formula": (canvas.THEORY, "|", 260, 0.0),
-    "simulated": (canvas.PREDICTED, "D", 46, -0.16),
-    "measured": (canvas.MEASURED, "o", 60, 0.16),
+    "formula": (canvas.THEORY, "|", 110, -0.27),
+    "simulated": (canvas.QUIET, "D", 46, 0.0),
+    "measured": (canvas.INK, "o", 60, 0.27),
 }
 _FAR_BELOW = 0.1  # of the largest published rate
+_ASIDE = 0.09  # of a rank: published rates stand right of the measured dots, the prediction left of them
 _LIMIT = {"ls": canvas.DASHES, "lw": 1.1}
 
 
@@ -137,11 +138,11 @@ def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFra
     rates = reported["samples_per_second"]
     steps = rates < _FAR_BELOW * rates.max()
     look: dict[str, Any] = {"edgecolors": canvas.PUBLISHED, "marker": "^", "zorder": 3, "clip_on": False}
-    last.scatter(reported["gpus"][~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published", **look)
-    samples = fact(recorded, "batch") * rates[steps]
-    last.scatter(reported["gpus"][steps], samples, facecolors="none", label="published as steps, × 64 samples", **look)
+    samples, at = fact(recorded, "batch") * rates[steps], reported["gpus"] + _ASIDE
+    last.scatter(at[~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published, samples/s", **look)
+    last.scatter(at[steps], samples, facecolors="none", label="published, steps/s × 64", **look)
     if (value := getattr(guess, "value", guess)) is not None:
-        last.scatter([4], [value], zorder=4, color=canvas.PREDICTED, marker="D", label="your prediction")
+        last.scatter([4 - _ASIDE], [value], zorder=4, color=canvas.PREDICTED, marker="D", label="your prediction")
     last.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
     for ax in axes:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])

@@ -56,10 +56,19 @@ def bubbles(*measured):
 
 def test_bubbles_met():
     met = bubbles(0.29, 0.26)
-    parts = ("within 2.0 points", "in every schedule", "interleaved 1F1B's, 26 %", "| 46.0 | 64.0 |")
-    said(pipeline.bubbles_met(met, met), parts, "misses")
+    parts = ("within 2.0 points", "in every schedule", "| 46.0 | 64.0 |")
+    said(pipeline.bubbles_met(met, met), parts, ("misses", "Here"))
     missed = bubbles(0.29, 0.40)
     said(pipeline.bubbles_met(missed, missed), ("misses the measured one for interleaved 1F1B.",), "within")
+    near, far = (table_here(bubbles(0.29, share)) for share in (0.26, 0.60))
+    said(pipeline.bubbles_met(near, met), ("within 2.0 points", "none is measured more than 5 points above"), "cores")
+    said(pipeline.bubbles_met(far, met), ("within 2.0 points", "up to 32 points larger", "share cores"), "above")
+
+
+def table_here(made):
+    """Return a table as if a small run on this machine had measured it."""
+    made.attrs |= {"source": "measured here", "small": True}
+    return made
 
 
 def waiting(measured, before, rank):
@@ -111,6 +120,9 @@ def test_splits_cost():
     said(found, ("takes 1.42 times", "came true. Of all 2 splits", "finds the even one fastest"), "not come")
     found = pipeline.splits_cost(missed, missed, ranked("9-1-1-1"))
     said(found, ("did not come true**", "finds another one fastest"), "even one fastest")
+    for ratio, here in ((1.9, "here it is too low"), (1.42, "here it came true, too"), (1.1, "here it is too high")):
+        found = pipeline.splits_cost(table_here(splits(ratio, 1.4)), met, ranked("3-3-3-3"))
+        said(found, ("the forecast came true", here), "not come")
 
 
 def precisions(gain):
@@ -125,7 +137,8 @@ def stages(bubble):
 
 def test_precisions_gain():
     faster = ("bfloat16 gains: a stream becomes 4.00 times", "does not shrink", "| 6.00 | 5.00 | 49 % |")
-    said(pipeline.precisions_gain(precisions(400.0), stages(0.49)), faster, "always")
+    said(pipeline.precisions_gain(precisions(400.0), stages(0.49)), (*faster, "forward gains 6.00 times"), "always")
+    said(pipeline.precisions_gain(precisions(600.0), stages(0.49)), "becomes 6.00 times", "not measured")
     said(pipeline.precisions_gain(precisions(90.0), stages(0.30)), ("does not always gain", "bubble shrinks"), "gains:")
 
 

@@ -140,7 +140,7 @@ def equality(run: Run) -> pd.DataFrame:
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return, per variant, step_ms (slowest rank), claimed_ms (its own clock), errors, gradient_ratio, lost_parameters.
+    """Return, per variant, step_ms (slowest rank) and claimed_ms (its own clock) in whole ms, errors, and what follows.
 
     `clock_share` is claimed over the whole step's time, in the step where they are farthest apart; `gradient_ratio`
     gradient over right gradient; `lost_parameters` are those of the model that no rank holds.
@@ -161,5 +161,7 @@ def symptoms(run: Run) -> pd.DataFrame:
     table.insert(0, "step_ms", slowest.groupby("variant", sort=False).median())
     table.insert(2, "clock_share", grouped["clock_share"].min())
     table["lost_parameters"] -= held
+    times = ["step_ms", "claimed_ms"]
+    table[times] = table[times].round().astype("Int64")
     table = table.reset_index()
     return of_run(table, run)
