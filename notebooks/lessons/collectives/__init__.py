@@ -16,6 +16,7 @@ from lessons.collectives.explorer import explore
 from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
 from lessons.collectives.story import (
     beside_nccl_tests,
+    clues,
     first_call,
     growth,
     in_one_minute,

@@ -14,7 +14,18 @@ from labkit.charts.ink import ink_on, shade
 from labkit.provenance import sources
 from labkit.story import units
 from labkit.theory.sizes import GIB, KIB, MB
-from lessons.collectives.theory import ALL_GATHER, COLLECTIVES, NAMES, START, Step, backends, bus_factor, hops
+from lessons.collectives.theory import (
+    ALL_GATHER,
+    COLLECTIVES,
+    NAMES,
+    START,
+    Step,
+    backends,
+    bus_factor,
+    growth_clock,
+    hops,
+    is_noise,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +74,8 @@ def _title(layers: Sequence[parts.Layer], libraries: Sequence[str]) -> str:
 def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
     """µs of an all-reduce by message size, with the fitted lines of calls in flight; this run, then the recorded one.
 
-    Takes two `bandwidths`. Grey is where latency takes longer than transfer. `guess`: µs at 1 KiB of the recorded run.
+    Takes two `bandwidths`. Grey is where latency takes longer than transfer. Where noise hides what the size adds,
+    there is no line. `guess`: µs at 1 KiB of the recorded run.
     """
     shown = parts.run_panels(here, recorded)
     figure, axes = parts.panels(len(shown), height=4.6, sharey=True)
@@ -74,14 +86,15 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
         for layer in layers:
             _times_layer(ax, layer, libraries)
         _mark_sizes(ax, rows["bytes"], most=12 // len(shown))
-        _mark_regions(ax, rows[(rows["backend"] == libraries[0]) & (rows["clock"] == _CLOCK)]["knee_bytes"].iloc[0])
+        line = rows[(rows["backend"] == libraries[0]) & (rows["clock"] == _CLOCK)].sort_values("bytes")
+        if not is_noise([*line["median_us"]]):
+            _mark_regions(ax, line["knee_bytes"].iloc[0])
         if any(layer.recorded for layer in layers) and (value := getattr(guess, "value", guess)):
             ax.plot(_SMALLEST, value, "d", color=canvas.PREDICTED, ms=8, zorder=4, ls="", label="your prediction")
         ax.set_title(_title(layers, libraries))
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylim(top=axes[0].get_ylim()[1] * 6)  # the regions' names stand above all data
     axes[0].set_ylabel("all-reduce, µs per call (log)")
-    axes[0].plot([], [], color=canvas.THEORY, lw=1.3, label="α + bytes/β, fitted")
     canvas.shared_legend(figure, axes, columns=4)
     return canvas.finish(figure, sources(here, recorded))
 
@@ -90,16 +103,17 @@ def _times_layer(ax: Axes, layer: parts.Layer, libraries: Sequence[str]) -> None
     rows = _widest(layer.table[layer.table["collective"] == _ALL_REDUCE])
     for backend in libraries:
         of_backend = rows[rows["backend"] == backend]
-        line = of_backend[of_backend["clock"] == _CLOCK]
+        line = of_backend[of_backend["clock"] == _CLOCK].sort_values("bytes")
         look = {"color": layer.color, "marker": _MARKERS[backend], "ls": "", "zorder": 1 if layer.behind else 3}
         label = f"{layer.label}, {NAMES[backend]}, calls in flight"
         _marks(ax, line["bytes"], line["median_us"], line["spread_us"], label=label, **look)
         if layer.behind:
             continue
-        if line["alpha_us"].notna().any():
+        if line["alpha_us"].notna().any() and not is_noise([*line["median_us"]]):
             sizes, fitted = np.geomspace(line["bytes"].min(), line["bytes"].max(), 80), line.iloc[0]
             moved = bus_factor(_ALL_REDUCE, int(fitted["ranks"])) * sizes / 1e3  # kB: over GB/s they are µs
-            ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], color=canvas.THEORY, lw=1.3, zorder=2)
+            look = {"color": canvas.THEORY, "lw": 1.3, "zorder": 2, "label": "α_call + bytes/β, fitted"}
+            ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], **look)
         for clock, (marker, name) in _OTHER_CLOCKS.items():
             other = of_backend[of_backend["clock"] == clock]
             if backend == libraries[0] and len(other):
@@ -159,24 +173,25 @@ def _limits(ax: Axes, rows: pd.DataFrame) -> None:
 def reports_chart(
     times: pd.DataFrame, here: pd.DataFrame | None = None, recorded: pd.DataFrame | None = None
 ) -> Figure:
-    """ms of an all-reduce by message size as a report prints it, beside the least time of a V100's links.
+    """ms of an all-reduce between two GPUs by message size, as a report prints it, beside the least of a V100's links.
 
-    `here` and `recorded` add our all-reduces between two ranks, in flight.
+    `here` and `recorded` add our all-reduces between two ranks, in flight, each of its faster library, and the very
+    first call of the recorded run.
     """
     figure, ax = canvas.canvas(height=4.4)
-    for (backend, processes), rows in times.groupby(["backend", "processes"], sort=False):
-        marker = {2: "o", 4: "^", 6: "s"}[processes]
-        look = {"color": canvas.PUBLISHED, "ms": 6, "mfc": "none" if backend == "gloo" else canvas.PUBLISHED}
-        label = f"report, {NAMES[backend]}, {processes} processes"
-        ax.plot(MB * rows["megabytes"], 1e3 * rows["seconds"], marker, label=label, **look)
+    least = times[(times["backend"] == "nccl") & (times["processes"] == 2)]
+    look = {"color": canvas.PUBLISHED, "ms": 6, "lw": 1.2, "label": "report, NCCL, 2 processes"}
+    ax.plot(MB * least["megabytes"], 1e3 * least["seconds"], "o-", **look)
     for table, color, name in ((recorded, canvas.RECORDED, "recorded run"), (here, canvas.MEASURED, "this run")):
         if table is None:
             continue
-        rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK) & (table["ranks"] == 2)]
-        for backend, line in rows.dropna(subset="median_us").groupby("backend", sort=False):
-            look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {NAMES[backend]}, 2 ranks"}
-            _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
-    least = times[(times["backend"] == "nccl") & (times["processes"] == 2)]
+        rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK)].dropna(subset="median_us")
+        backend = backends(rows["backend"])[0]
+        line = rows[(rows["backend"] == backend) & (rows["ranks"] == 2)]
+        look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {NAMES[backend]}, 2 ranks"}
+        _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
+        if table is recorded:
+            _first_call(ax, _widest(rows[rows["backend"] == backend]))
     ax.plot(MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
     sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else MB * least["megabytes"]
     if recorded is None:
@@ -198,11 +213,18 @@ def reports_chart(
     return canvas.finish(figure, sources(times, recorded, here))
 
 
+def _first_call(ax: Axes, rows: pd.DataFrame) -> None:
+    first = rows.loc[rows["bytes"].idxmin()]
+    label = f"recorded run, its very first call ({first['ranks']} ranks)"
+    ax.plot(first["bytes"], first["first_us"] / 1e3, "*", color=canvas.RECORDED, ms=13, ls="", label=label)
+
+
 def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame) -> Figure:
     """An all-reduce's time over that of two ranks, by ranks: the smallest message left, the largest right.
 
     The lines are a ring's: 2(N − 1) hops of a small message, 2(N − 1)/N of a large message's bytes. Takes `bandwidths`
-    and `published_times`, in grey. A library that was not timed with two ranks and with more stays out.
+    and `published_times`, in grey. A library that was not timed with two ranks and with more stays out. A small message
+    is that of a CUDA graph where `growth_clock` says so.
     """
     from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
@@ -244,17 +266,19 @@ def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.Data
 
 def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str) -> dict[str, str]:
     """Draw the growth of each library's smallest or largest message; return what was drawn and its size."""
-    rows = table[(table["collective"] == _ALL_REDUCE) & (table["clock"] == _CLOCK)].dropna(subset="median_us")
-    drawn = {}
+    rows, drawn = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), {}
     for backend, of_backend in rows.groupby("backend", sort=False):
         if of_backend["ranks"].min() != 2 or of_backend["ranks"].max() == 2:
             continue
-        size = of_backend["bytes"].max() if largest else of_backend["bytes"].min()
-        line, label = of_backend[of_backend["bytes"] == size].sort_values("ranks"), f"{name}, {NAMES[str(backend)]}"
+        in_flight = of_backend.loc[of_backend["clock"] == _CLOCK, "bytes"]
+        size, label = in_flight.max() if largest else in_flight.min(), f"{name}, {NAMES[str(backend)]}"
+        line = of_backend[of_backend["bytes"] == size].sort_values("ranks")
+        clock = growth_clock(line.set_index(["clock", "ranks"])["median_us"].to_dict())
+        line = line[line["clock"] == clock]
         times = 1 / line["median_us"].iloc[0]
         look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
         _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)
-        drawn[label] = units.exact_size(size)
+        drawn[label] = units.exact_size(size) + (", CUDA graph" if clock != _CLOCK else "")
     return drawn
 
 

@@ -128,7 +128,7 @@ def explore() -> ipywidgets.VBox:
         "message_bytes": ipywidgets.SelectionSlider(
             options=list(SIZES.items()), value=MIB, description="message s", **long
         ),
-        "alpha_us": ipywidgets.SelectionSlider(options=_ALPHAS_US, value=5, description="α per step, µs", **long),
+        "alpha_us": ipywidgets.SelectionSlider(options=_ALPHAS_US, value=5, description="α_hop, µs", **long),
         "beta_gb_per_s": ipywidgets.SelectionSlider(options=_BETAS_GB_PER_S, value=100, description="β, GB/s", **long),
     }
     shown = ipywidgets.HTML()

@@ -14,17 +14,15 @@ from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.collectives import tables
-from lessons.collectives.theory import NAMES, backends, bus_factor, hops
+from lessons.collectives.theory import FLAT, NAMES, backends, bus_factor, growth_clock, hops, is_noise
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
 _CLOCKS = {"in flight": "in flight", "one call": "one call, waited for", "captured": "from a CUDA graph"}
-_FLAT = 1.25  # times as long: the size hardly matters
 _GOOD = 0.1  # a line that is nowhere further off fits
 _BEYOND = 1.25  # times as much as a ring's larger term
-_LITTLE = 0.4  # of a call in flight: what is left of it without the host
 
 
 def start_up(times: pd.DataFrame) -> Markdown:
@@ -66,7 +64,7 @@ def smallest(table: pd.DataFrame) -> Markdown:
     """
     rows = _widest(table)
     line = _in_flight(rows, backends(rows["backend"])[0])
-    first, last = line.iloc[0], line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]].iloc[-1]
+    first, last = line.iloc[0], line[line["median_us"] <= FLAT * line["median_us"].iloc[0]].iloc[-1]
     small = rows[rows["bytes"] == first["bytes"]]
     shown = pd.DataFrame(
         {
@@ -79,9 +77,9 @@ def smallest(table: pd.DataFrame) -> Markdown:
     )
     summary = f"An all-reduce of {units.exact_size(first['bytes'])} by every clock"
     time = _us(first["median_us"])
-    if _falls(line[line["bytes"] <= last["bytes"]]):
+    if is_noise([*line["median_us"]]):
         noise = f"up to {units.exact_size(last['bytes'])} noise is larger than what the size adds"
-        return verdict(f"{run_name(table)}: **{noise}.**", shown, summary=summary)
+        return verdict(f"{run_name(table)}: **{noise}**, so no line is drawn.", shown, summary=summary)
     if last["bytes"] == first["bytes"]:
         return verdict(
             f"{run_name(table)}: **the time grows from the first step on**, {time} at first.", shown, summary=summary
@@ -90,11 +88,6 @@ def smallest(table: pd.DataFrame) -> Markdown:
     sizes = f"up to {most} an all-reduce takes about as long as with {least}"
     sentence = f"{run_name(table)}: **{sizes}, {time}.**"
     return verdict(sentence, shown, summary=summary)
-
-
-def _falls(line: pd.DataFrame) -> bool:
-    """Say whether a larger message took clearly less time than the smallest one, which only noise can do."""
-    return line["median_us"].min() * _FLAT < line["median_us"].iloc[0]
 
 
 def first_call(table: pd.DataFrame) -> Markdown:
@@ -131,7 +124,7 @@ def knee(table: pd.DataFrame) -> Markdown:
             )
             for name, line, worst in lines
         ],
-        columns=["library", "collective", "α, µs per call", "β, GB/s", "knee", "largest miss"],
+        columns=["library", "collective", "α_call, µs", "β, GB/s", "knee", "largest miss"],
     )
     line = _in_flight(rows, backends(rows["backend"])[0])
     worst = line.loc[line["residual"].abs().idxmax()]
@@ -144,7 +137,7 @@ def knee(table: pd.DataFrame) -> Markdown:
     else:
         side = "short" if worst["residual"] < 0 else "long"
         miss = units.percent(abs(worst["residual"]))
-        tail = f"One line does not fit: at {units.exact_size(worst['bytes'])} it is {miss} too {side}."
+        tail = f"A single line fits badly: at {units.exact_size(worst['bytes'])} it is {miss} too {side}."
     return verdict(f"{head} {tail}", shown, summary="The line of every collective")
 
 
@@ -219,9 +212,10 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
         }
         sizes = of_backend.loc[of_backend["clock"] == _CLOCK, "bytes"]
         for size in dict.fromkeys((sizes.min(), sizes.max())) if few < many else ():
-            by_clock = of_backend[of_backend["bytes"] == size].set_index(["clock", "ranks"])[["median_us", "spread_us"]]
-            clock = _without_host(by_clock, few, many)
-            pair = [by_clock.loc[(clock, ranks)] for ranks in (few, many)]
+            of_size = of_backend[of_backend["bytes"] == size]
+            clock = growth_clock(of_size.set_index(["clock", "ranks"])["median_us"].to_dict())
+            by_ranks = of_size[of_size["clock"] == clock].set_index("ranks")[["median_us", "spread_us"]]
+            pair = [by_ranks.loc[ranks] for ranks in (few, many)]
             ratio = pair[1]["median_us"] / pair[0]["median_us"]
             near = min(terms, key=lambda term: abs(log(terms[term] / ratio)))
             if not resolved(*(row["median_us"] for row in pair), *(row["spread_us"] for row in pair)):
@@ -236,29 +230,33 @@ def _grown(table: pd.DataFrame) -> list[tuple]:
     return grown
 
 
-def _without_host(by_clock: pd.DataFrame, few: int, many: int) -> str:
-    """Return the clock that tells the growth: of graphs, where the host's launching is most of a call in flight."""
-    if not {("captured", few), ("captured", many)} <= {*by_clock.index}:
-        return _CLOCK
-    left = [by_clock["median_us"]["captured", ranks] / by_clock["median_us"][_CLOCK, ranks] for ranks in (few, many)]
-    return "captured" if max(left) <= _LITTLE else _CLOCK
-
-
-def beside_nccl_tests(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say what share of nccl-tests' bus bandwidth ours reaches from 64 MiB up; takes two `against`s."""
-    shown = recorded.assign(
-        message=[units.exact_size(size) for size in recorded["bytes"]],
-        ratio=[units.number(ratio, 3) for ratio in recorded["ratio"]],
+def beside_nccl_tests(table: pd.DataFrame) -> Markdown:
+    """Say what share of nccl-tests' bus bandwidth ours reaches from 64 MiB up; takes `against`."""
+    shown = table.assign(
+        message=[units.exact_size(size) for size in table["bytes"]],
+        ratio=[units.number(ratio, 3) for ratio in table["ratio"]],
     ).rename(columns={"ours_gb_per_s": "ours, GB/s", "theirs_gb_per_s": "nccl-tests, GB/s", "ratio": "ours / theirs"})
     shown = shown[["collective", "message", "ours, GB/s", "nccl-tests, GB/s", "ours / theirs"]]
-    sentence = f"**In the recorded run our clock gives {_least(recorded)} of nccl-tests' bus bandwidth.**"
-    tail = f"Here it gives {_least(here)}." if fact(here, "installed") else "nccl-tests is not installed here."
-    return verdict(f"{sentence} {tail}", shown, summary="Every collective and size, recorded")
+    sentence = f"{run_name(table)}: **our clock gives {_least(table)} of nccl-tests' bus bandwidth.**"
+    if not fact(table, "installed"):
+        sentence = f"{run_name(table)}: nccl-tests is not installed."
+    return verdict(sentence, shown, summary="Every collective and size")
 
 
 def _least(table: pd.DataFrame) -> str:
     ratios = table.loc[table["bytes"] >= tables.LARGE_BYTES, "ratio"].dropna()
     return f"at least {units.number(ratios.min())}" if len(ratios) else "no comparable part"
+
+
+def clues(table: pd.DataFrame) -> pd.DataFrame:
+    """Return `symptoms` for reading: a column per suspect, times in ms."""
+    times = {"seconds": "ms", "late_seconds": "late_ms", "again_seconds": "again_ms"}
+    shown = table.drop(columns=["variant", "message_bytes"]).rename(columns=times)
+    for name in times.values():
+        shown[name] = [units.number(1e3 * value) for value in shown[name]]
+    rates = ["claimed_gb_per_s", "bus_gb_per_s", "wrong_share"]
+    shown[rates] = shown[rates].map(units.number)
+    return shown.set_axis(list("ABCDE"[: len(shown)])).T
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
@@ -277,8 +275,8 @@ def _fastest(runs: Mapping[str, Run]) -> pd.DataFrame:
 
 def _few_large(runs: Mapping[str, Run]) -> str:
     line = _fastest(runs)
-    flat = line[line["median_us"] <= _FLAT * line["median_us"].iloc[0]]
-    if _falls(flat):
+    flat = line[line["median_us"] <= FLAT * line["median_us"].iloc[0]]
+    if is_noise([*line["median_us"]]):
         return f"up to {units.exact_size(flat['bytes'].iloc[-1])} noise is larger than what the size adds"
     return f"{units.exact_size(flat['bytes'].iloc[-1])} take as long as {units.exact_size(line['bytes'].iloc[0])}"
 
@@ -302,12 +300,14 @@ def _bus(runs: Mapping[str, Run]) -> str:
 
 
 def _ranks(runs: Mapping[str, Run]) -> str | None:
-    rows = _grown(tables.bandwidths(runs["growth"]))
-    if not rows:
-        return None
-    small, large = (row[-2] for row in rows[:2])
-    hidden = "" if small > large else "not visible; "
-    return f"{hidden}{rows[0][2]} ranks: " + ", ".join(f"{row[1]} {row[3]}" for row in rows[:2])
+    sweep = tables.bandwidths(runs["sweep"])
+    rows = _grown(sweep[sweep["backend"] == "nccl"]) + _grown(tables.bandwidths(runs["growth"]))
+    told = []
+    for small, large in zip(rows[::2], rows[1::2], strict=False):
+        library = "NCCL" if "NCCL" in small[0] else "gloo on CPUs"
+        hidden = "" if small[-2] > large[-2] else ", not visible"
+        told.append(f"{small[2]} ranks, {library}{hidden}: {small[1]} {small[3]}, {large[1]} {large[3]}")
+    return "; ".join(told) or None
 
 
 def _start(runs: Mapping[str, Run]) -> str:

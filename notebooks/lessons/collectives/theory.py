@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -166,3 +166,29 @@ def collective_seconds(collective: str, ranks: int, message_bytes: float, hop_s:
     """
     moved = bus_factor(collective, ranks) * message_bytes
     return hops(collective, ranks) * hop_s + moved / (GB * link_gb_per_s)
+
+
+FLAT = 1.25  # times as long: the size hardly matters
+_LITTLE = 0.4  # of a call in flight: what is left of it without the host
+
+
+def is_noise(times: Sequence[float]) -> bool:
+    """Say whether a larger message took clearly less time than the smallest, of those that take about as long.
+
+    Takes the times of one line, by size.
+    """
+    flat = max(place for place, time in enumerate(times) if time <= FLAT * times[0])
+    return min(times[: flat + 1]) * FLAT < times[0]
+
+
+def growth_clock(times: Mapping[tuple[str, int], float]) -> str:
+    """Return the clock that tells how one size's time, by clock and ranks, grows with the ranks.
+
+    It is the CUDA graph where the host's launching is most of a call in flight, with the fewest and the most ranks.
+    """
+    counts = [ranks for clock, ranks in times if clock == "in flight"]
+    ends = (min(counts), max(counts))
+    if any(("captured", ranks) not in times for ranks in ends):
+        return "in flight"
+    left = max(times["captured", ranks] / times["in flight", ranks] for ranks in ends)
+    return "captured" if left <= _LITTLE else "in flight"

@@ -69,9 +69,11 @@ def test_the_recorded_run_stands_beside_this_one(tables, name):
 
 @pytest.mark.parametrize("name", ["small", "four"])
 def test_reports_chart(tables, times, name):
-    assert len(labels(checked(collectives.reports_chart(times)))) == 7
+    assert len(labels(checked(collectives.reports_chart(times)))) == 2
     figure = checked(collectives.reports_chart(times, tables[name], recorded(tables["four"])))
-    assert len(labels(figure)) == 7 + 2 + (1 if name == "small" else 2)
+    assert len(labels(figure)) == 2 + 2 + 1
+    (first,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
+    assert first.get_ydata()[0] == pytest.approx(30 * 30e-3, rel=0.01), "30 calls of six hops of 5 µs"
 
 
 def test_growth_chart(tables, times, tmp_path):
@@ -103,3 +105,19 @@ def test_a_prediction_of_another_size_is_not_drawn(tables):
     small = table[table["bytes"] < GIB]
     small.attrs = table.attrs
     assert "your prediction" not in labels(collectives.bandwidth_chart(None, small, guess=GUESS))
+
+
+@pytest.mark.parametrize(("factor", "drawn"), [(1.0, True), (0.5, False)])
+def test_where_noise_hides_what_the_size_adds_there_is_no_line(tmp_path, factor, drawn):
+    bent = {"bend": lambda size, took, knobs: took * (factor if 1024 < size < 2**20 else 1)}
+    run = made_sweep(tmp_path / "run", gpus=2, device="cpu", **bent)
+    figure = checked(collectives.times_chart(collectives.bandwidths(run), None))
+    assert ("α_call + bytes/β, fitted" in labels(figure)) == drawn
+    assert bool(figure.axes[0].patches) == drawn
+
+
+def test_growth_is_drawn_by_the_clock_of_its_table(tmp_path, times):
+    faster = {"bend": lambda size, took, knobs: took * (0.1 if knobs["clock"] == "captured" else 1)}
+    table = collectives.bandwidths(made_sweep(tmp_path / "run", gpus=4, counts=(2, 4), **faster))
+    small, large = titles(checked(collectives.growth_chart(table, published=times)))
+    assert "NCCL: 1 KiB, CUDA graph" in small and "CUDA graph" not in large

@@ -25,7 +25,7 @@ CASES = [
     (
         collectives.smallest,
         {"bend": bent(lambda size, knobs: 1024 < size < MIB, 0.5)},
-        "up to 256 KiB noise is larger than what the size adds",
+        "up to 256 KiB noise is larger than what the size adds**, so no line is drawn",
         "about as long",
     ),
     (collectives.smallest, {}, "| NCCL | from a CUDA graph | 5.0", "recorded"),
@@ -37,7 +37,7 @@ CASES = [
     (
         collectives.knee,
         {"bend": bent(lambda size, knobs: is_all_reduce(knobs) and size == 4 * MIB, 3)},
-        "One line does not fit: at 4 MiB it is",
+        "A single line fits badly: at 4 MiB it is",
         "too long",
     ),
     (
@@ -111,10 +111,9 @@ def test_beside_nccl_tests(tmp_path):
     slow = collectives.against(made_tests(tmp_path / "slow", ratio=lambda name, size: 0.97 if size == GIB else 1.0))
     absent = collectives.against(made_tests(tmp_path / "none", status="not installed"))
     failed = collectives.against(made_tests(tmp_path / "failed", status="failed", said="it ended"))
-    text = collectives.beside_nccl_tests(slow, slow).data
-    assert "our clock gives at least 0.970 of" in text and "Here it gives at least 0.970." in text
-    assert "not installed here" in collectives.beside_nccl_tests(absent, slow).data
-    assert "Here it gives no comparable part" in collectives.beside_nccl_tests(failed, slow).data
+    assert "our clock gives at least 0.970 of" in collectives.beside_nccl_tests(slow).data
+    assert "not installed" in collectives.beside_nccl_tests(absent).data
+    assert "our clock gives no comparable part" in collectives.beside_nccl_tests(failed).data
 
 
 def test_in_one_minute(tmp_path):
@@ -125,7 +124,7 @@ def test_in_one_minute(tmp_path):
         "256 KiB take as long as 1 KiB",
         "knee at 3.62 MiB",
         "all-reduce of 1 GiB: 379 GB/s, 79 % of 478 GB/s",
-        "2 to 4 ranks: 1 KiB 3.0×, 1 GiB 1.5×",
+        "2 to 4 ranks, NCCL: 1 KiB 3.0×, 1 GiB 1.5×; 2 to 4 ranks, gloo on CPUs: 1 KiB 3.0×, 64 MiB 1.5×",
         "first call 300 µs, later 10.0 µs",
     ]
     assert [row[2].strip(" |") for row in rows][1:4:2] == ["no knee among these sizes", "not measured"]
@@ -135,4 +134,4 @@ def test_in_one_minute(tmp_path):
     odd["growth"] = made_sweep(tmp_path / "e", counts=(2, 4), bend=grown)
     told = collectives.in_one_minute(odd, odd).data
     assert "noise is larger than what the size adds" in told and "the first call was not longer" in told
-    assert "not visible; 2 to 4 ranks" in told
+    assert "2 to 4 ranks, NCCL, not visible: 1 KiB 3.0×, 1 GiB 14×" in told
