@@ -34,6 +34,7 @@ Image(file.getvalue())
 """
 PARAMETERS = ('size = "auto"\ngpus: int = 2  # how many', ["parameters"])
 WHERE = "import pathlib\nf'cwd: {pathlib.Path.cwd().name}'"
+ASKS = "from labkit import predict\npredict('How <much>?', unit='GB/s')"
 RAISES = "raise ValueError('<script>alert(1)</script> & more')"
 
 
@@ -81,7 +82,7 @@ def folder(tmp_path, write_notebook):
     write_notebook(folder / "00_knobs.ipynb", f"# Knobs\n\n{rule}", PARAMETERS, "f'size {size} gpus {gpus}'")
     write_notebook(folder / "01_broken.ipynb", "# Broken <b>title</b>", "'before'", RAISES, "'after'")
     widgets = "from tqdm.auto import tqdm\nimport ipywidgets\n[_ for _ in tqdm(range(3))]\nipywidgets.IntSlider()"
-    write_notebook(folder / "02_figure.ipynb", "# Figure\n\ns = ½ a t²", FIGURE, widgets, WHERE)
+    write_notebook(folder / "02_figure.ipynb", "# Figure\n\ns = ½ a t²", FIGURE, widgets, WHERE, ASKS)
     return folder
 
 
@@ -117,7 +118,8 @@ def _pages_hold_what_ran(report):
     assert len(re.findall("<img[^>]*data:image/png", figure)) == 1
     assert "cwd: notebooks" in figure
     assert "½ a t²" in figure
-    assert "open the notebook in JupyterLab" in figure
+    assert figure.count("open the notebook in JupyterLab") == 2
+    assert "How &lt;much&gt;? [GB/s]" in figure and "IntSlider(value" not in figure
     assert "0%|" not in figure
 
 
@@ -128,7 +130,7 @@ def test_a_bar_of_a_notebook_that_was_cut_off_is_no_control(folder):
     assert notebook.metadata.pop("widgets"), "an interrupt comes before they are stored"
     nbformat.write(notebook, executed)
     run(folder, "02", "--report-only")
-    assert (report / "02_figure.html").read_text().count("open the notebook in JupyterLab") == 1
+    assert (report / "02_figure.html").read_text().count("open the notebook in JupyterLab") == 2
 
 
 # Red, green, blue of the page's ground, and of the letters of a rule, of a cell's code and of its output.

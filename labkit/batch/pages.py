@@ -6,6 +6,7 @@ The pages link to each other and to the report's copy of the glossary.
 import logging
 import re
 from collections.abc import Collection
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ _LOG.setLevel(logging.ERROR)  # it warns of every chart that it lacks an alterna
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ERROR_MARKER = "papermill-error-cell-tag"
-_WIDGET_NOTE = '<p class="report-widget">A control: open the notebook in JupyterLab to move it.</p>'
+_WIDGET_NOTE = '<p class="report-widget">{}A control: open the notebook in JupyterLab to use it.</p>'
 _SHOWN_TYPES = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/latex", "text/plain"]
 _STYLE_LOADS = re.compile(r"""(?:@import\s+(?!url)|url\()\s*['"]?([^'")\s;]+)""")
 _LOADING = {"href": {"link"}, "data": {"object"}, "poster": {"video"}, "srcset": {"img", "source"}}
@@ -155,13 +156,14 @@ def _static_notebook(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _without_widget(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
-    """Return what a page shows of an output: of a control a line, of a bar of progress nothing."""
+    """Return what a page shows of an output: of a control its text and a line, of a bar of progress nothing."""
     data = output.get("data", {})
     if _WIDGET not in data:
         return output
     text = data.get("text/plain", "")
     is_bar = not text or "%|" in text  # tqdm's; the widgets' own models are not there where a run was cut off
-    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE})
+    asks = "" if re.match(r"\w+\(", text) else f"{escape(text)}<br>"  # VBox(…): the control has no text of its own
+    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE.format(asks)})
 
 
 class _Loads(HTMLParser):
