@@ -70,7 +70,7 @@ def memory_falls(recorded: pd.DataFrame) -> Markdown:
 
 
 def bubbles_met(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say whether the recorded bubbles are those that the simulator gives, and this run's are; `predictions`."""
+    """Say whether the simulator gives the recorded bubbles, and how far this run's stand above it; `predictions`."""
     off = (recorded["bubble_simulated"] - recorded["bubble_measured"]).abs()
     missed = [SCHEDULE_NAMES[name] for name in recorded.loc[off > _CLOSE, "schedule"]]
     most = f"{100 * off.max():.1f} points"

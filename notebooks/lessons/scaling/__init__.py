@@ -20,14 +20,11 @@ from lessons.scaling.exercises import (
 )
 from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages, Trial
 from lessons.scaling.story import (
-    beside_the_line,
     besides_gradients,
-    data_parallel_takes,
+    counted,
     in_one_minute,
     parts_add_up,
-    serial_share,
     speedups,
-    steps_divide,
     trained_alike,
     ways_agree,
 )

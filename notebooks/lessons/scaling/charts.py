@@ -23,14 +23,14 @@ _LAWS = {
     "strong": (amdahl, "Strong: batch over all GPUs"),
     "weak": (gustafson, "Weak: batch per GPU"),
 }
+_ASIDE = 0.06  # of the axis: published marks stand right of the measured ones, the prediction left of them
 _PARTS = {  # of an epoch: what a rank does, waits for, sends
     "input": ("waiting for images", canvas.WAIT),
     "copy": ("host to device", "#882255"),
     "forward": ("forward", canvas.COMPUTE),
-    "backward": ("backward", "#4D9BC9"),
+    "backward": ("backward", "#00405F"),  # as in lab 03
     "exposed": ("all-reduce, exposed", canvas.COMMUNICATE),
     "optimizer": ("optimizer", "#117733"),
-    "rest": ("rest", canvas.IDLE),
 }
 _WAYS = {
     "steps": ("two step times", "o", canvas.SERIES[0]),
@@ -81,30 +81,40 @@ def scaling_chart(
     last = grid[-1][1]
     if published is not None:
         shown = published[published["gpus"].between(2, most)]
-        last.plot(shown["gpus"], shown["true_speedup"], "^", color=canvas.PUBLISHED, ms=8, label="published, by batch")
+        at = shown["gpus"] + _ASIDE * (most - 1)
+        last.plot(at, shown["true_speedup"], "^", color=canvas.PUBLISHED, ms=7, label="published, by batch")
         largest = shown["batch_per_gpu"].max()
-        for row in (
-            shown.itertuples() if most <= 4 else ()
-        ):  # the largest batch's label above its mark, so that none hides another
-            look = {"ha": "right", "xytext": (-7, 6 if row.batch_per_gpu == largest else -6), "fontsize": 8}
-            parts.beside(last, row.gpus, row.true_speedup, str(row.batch_per_gpu), color=canvas.QUIET, **look)
+        for x, row in zip(at, shown.itertuples(), strict=True) if most <= 4 else ():  # no label hides another
+            look = {"xytext": (7, 5 if row.batch_per_gpu == largest else -4), "fontsize": 8}
+            parts.beside(last, x, row.true_speedup, str(row.batch_per_gpu), color=canvas.QUIET, **look)
     value = getattr(guess, "value", guess)
     if value is not None:
-        last.plot([2], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
+        last.plot([2 - _ASIDE * (most - 1)], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
     for ax in grid[-1]:
         ax.set_xlabel("GPUs (small runs: processes)")
-    canvas.shared_legend(figure, list(grid.flat), columns=6)
+    batches = sorted({fixed for table, _ in pairs for fixed in table["fixed"]})
+    key = grid[0][0]  # the legend's order: batches by size, then the lines
+    for fixed in batches:
+        key.errorbar([], [], [], color=_batch_color(fixed), marker="o", ls="", label=f"batch {fixed}")
+    key.plot([], [], color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
+    key.plot([], [], color=canvas.QUIET, lw=1.2, label="fitted: Amdahl (strong), Gustafson (weak)")
+    canvas.shared_legend(figure, list(grid.flat), columns=5)
     return canvas.finish(figure, sources(*(table for table, _ in pairs), published))
+
+
+def _batch_color(fixed: Any) -> str:
+    """Return a batch's colour, the same in all panels."""
+    return _BATCHES[int(math.log2(int(fixed))) % len(_BATCHES)]
 
 
 def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, most: int) -> None:
     """Draw one law's points and fitted lines, a colour per batch."""
     gpus = np.linspace(1, most, 60)
-    ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
+    ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=canvas.DASHES)
     fitted = dict(zip(fits["fixed"], fits["share"], strict=True))
     for fixed, line in table.groupby("fixed"):
-        color = _BATCHES[int(math.log2(int(str(fixed)))) % len(_BATCHES)]  # a batch has one colour in all charts
-        look = {"color": color, "marker": "o", "ls": "", "capsize": 3, "label": f"batch {fixed}"}
+        color = _batch_color(fixed)
+        look = {"color": color, "marker": "o", "ls": "", "capsize": 3}
         ax.errorbar(line["ranks"], line["speedup"], yerr=line["spread_speedup"], **look)
         if fixed in fitted:
             ax.plot(gpus, [speedup(fitted[fixed], count) for count in gpus], color=color, lw=1.2)
@@ -112,34 +122,42 @@ def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, m
 
 
 def parts_chart(*tables: pd.DataFrame) -> Figure:
-    """What an epoch is made of, in percent of it, a bar per setting, its seconds beside; a panel per run."""
-    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.3)
-    for ax, table in zip(axes, tables, strict=True):
+    """What a step is made of, in ms, by batch (smallest, largest), GPUs (fewest, most) and loader; a panel per run."""
+    shown = [_ends(table) for table in tables]
+    figure, axes = parts.panels(len(shown), rows=max(map(len, shown)), row_height=0.32)
+    for ax, table in zip(axes, shown, strict=True):
         parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()], fontsize=8.5)
         end: Any = 0.0
         for part, (name, color) in _PARTS.items():
-            share = 100 * table[f"{part}_s"].clip(lower=0) / table["seconds"]
-            end = parts.bars(ax, share, start=end, color=color, label=name)
-        for place, row in enumerate(table.itertuples()):
-            ax.text(103, place, units.seconds(row.seconds), va="center", fontsize=8)
-        ax.set(title=f"{where(table)}: GPUs × images, loader", xlabel="% of an epoch", xlim=(0, 124))
-        ax.set_xticks(range(0, 101, 20))
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*tables))
+            step_ms = 1e3 * table[f"{part}_s"].clip(lower=0) / table["steps"]
+            end = parts.bars(ax, step_ms, start=end, color=color, label=name)
+        ax.set(title=f"{where(table)}: GPUs × images, loader", xlabel="ms per step")
+    canvas.shared_legend(figure, axes, columns=6)
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
+
+
+def _ends(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the smallest and the largest batch on the fewest and the most ranks, the loaders together."""
+    ranks = [table["ranks"].min(), table["ranks"].max()]
+    batches = table.loc[table["ranks"] == ranks[0], "gpu_batch"]
+    rows = table[table["ranks"].isin(ranks) & table["gpu_batch"].isin([batches.min(), batches.max()])]
+    return rows.sort_values(["gpu_batch", "ranks", "loader"], ignore_index=True)
 
 
 def ways_chart(*tables: pd.DataFrame) -> Figure:
     """What an all-reduce adds to a step, in percent of it, by three ways of measuring; a panel per run."""
-    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.5)
+    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.62)
     for ax, table in zip(axes, tables, strict=True):
         places = parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}" for row in table.itertuples()])
         spread = 100 * table["spread_steps_ms"] / table["step_ms"]
-        for aside, (way, (name, marker, color)) in zip((-0.18, 0.0, 0.18), _WAYS.items(), strict=True):
+        for aside, (way, (name, marker, color)) in zip((-0.28, 0.0, 0.28), _WAYS.items(), strict=True):
             at = [place + aside for place in places]
             look = {"color": color, "marker": marker, "ls": "", "ms": 6, "label": name}
             whiskers = {"xerr": spread, "capsize": 3} if way == "steps" else {}
             ax.errorbar(100 * table[f"{way}_share"], at, **look, **whiskers)
         ax.axvline(0, color=canvas.INK, lw=1)
+        for line in range(1, len(table)):
+            ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
         ax.set(title=f"{where(table)}: GPUs × images", xlabel="exposed all-reduce, % of a step")
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
@@ -161,21 +179,26 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
 
     Beside each: GPUs × images per GPU, and the steps in all.
     """
-    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.5)
+    names = [name for name in _TRAININGS if any((table["variant"] == name).any() for table in tables)]
+    figure, axes = parts.panels(len(tables), rows=len(names), row_height=0.5)
     for ax, table in zip(axes, tables, strict=True):
-        labels = [
-            f"{_TRAININGS[row.variant]}\n{row.ranks} × {row.gpu_batch}, {row.steps} steps" for row in table.itertuples()
-        ]
-        places = parts.rows(ax, labels, fontsize=8.5)
+        rows = {row.variant: row for row in table.itertuples()}
+        labels = [_TRAININGS[name] + _setting(rows.get(name)) for name in names]
         color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
-        for place, percents in zip(places, table["percents"], strict=True):
-            look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 7}
-            ax.plot(percents, [place] * len(percents), "o", label="a seed" if place == 0 else None, **look)
+        for place, name in zip(parts.rows(ax, labels, fontsize=8.5), names, strict=True):
+            look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 6}
+            percents = rows[name].percents if name in rows else []
+            at = [place + 0.2 * (seed - (len(percents) - 1) / 2) for seed in range(len(percents))]
+            ax.plot(percents, at, "o", label="a seed" if place == 0 else None, **look)
         ax.axvline(10, color=canvas.QUIET, lw=1, ls=(0, (2, 2)), label="guessing")
         ax.set(title=where(table), xlabel="right answers on test images, %", xlim=(0, 104))
         ax.set_xticks(range(0, 101, 20))
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(*tables))
+
+
+def _setting(row: Any) -> str:
+    return f"\n{row.ranks} × {row.gpu_batch}, {row.steps} steps" if row else "\nnot run"
 
 
 def published_chart(table: pd.DataFrame) -> Figure:

@@ -11,7 +11,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact, place_name
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
-from labkit.story.words import listed, resolved
+from labkit.story.words import as_table, listed
 from lessons.scaling import tables
 from lessons.scaling.theory import GUESSING
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 EXPLAINED = 0.03  # of an epoch: what no part may leave unexplained
 AGREE_POINTS = 5.0  # of a step: by how much the three ways may differ
-_STEPS = 0.1  # of the formula: how near a number of steps must be
-_NEAR = 0.1  # of a line's promise
 _BROADCAST = "broadcast"
 TRAININGS = {
     "reference": "the reference on one GPU",
@@ -34,63 +32,46 @@ TRAININGS = {
 }
 
 
-def speedups(table: pd.DataFrame) -> Markdown:
-    """Say how many times one GPU's rate the most GPUs reach, with the best and the worst batch; takes `scaling`."""
-    rows = _most(table, "weak")
-    if rows.empty:
-        return verdict("One GPU scales to nothing: speed-up needs two GPUs at least.")
-    best, worst = rows.loc[rows["efficiency"].idxmax()], rows.loc[rows["efficiency"].idxmin()]
-    name = f"{best['ranks']} {'processes' if fact(table, 'small') else 'GPUs'}"
+def counted(table: pd.DataFrame) -> Markdown:
+    """Say whether every image counts once per epoch, in a new order each, and in the accuracy; takes `symptoms`."""
+    row = table.iloc[0]
+    checks = {
+        "every image once per epoch": row["distinct"] == 1,
+        "a new order each epoch": row["repeated"] <= 0.5,
+        "all test images counted": row["validated"] == 1,
+    }
+    if missed := [check for check, met in checks.items() if not met]:
+        return verdict(f"✘ **Not so: {listed(missed)}**.")
+    return verdict(f"✔ {', '.join(checks).capitalize()}.")
+
+
+def speedups(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what the most GPUs keep of one GPU's rate with the smallest and the largest batch; takes `scaling`s."""
+    runs = {"recorded": recorded}
+    if fact(here, "source") != fact(recorded, "source"):
+        runs = {"here": here, "recorded": recorded}
+    columns = {name: _kept_rates(table) for name, table in runs.items()}
+    shown = pd.DataFrame({"efficiency, weak scaling": ["smallest batch", "largest batch"], **columns})
+    kept = _most(recorded, "weak").sort_values("fixed")["efficiency"]
+    grows = kept.is_monotonic_increasing and kept.is_unique
+    sentence = f"**Recorded, efficiency {'grows' if grows else 'does not grow'} with the batch.**"
     names = {"efficiency": "efficiency", "seconds": "epoch, s", "images_per_s": "images/s"}
-    shown = table[["law", "fixed", "ranks", "speedup", *names]].rename(columns=names)
-    if best["fixed"] == worst["fixed"]:
-        kept = units.percent(best["efficiency"])
-        return verdict(f"**Each of {name} keeps {kept} of one's rate.**", shown, summary="Every setting")
-    least, most = (units.percent(row["efficiency"]) for row in (worst, best))
-    sentence = f"**Each of {name} keeps {most} of one's rate at best, and {least} with the batch that scales worst.**"
-    return verdict(sentence, shown, summary="Every setting")
+    every = here[["law", "fixed", "ranks", "speedup", *names]].rename(columns=names)
+    return Markdown(f"{as_table(shown)}\n\n{verdict(sentence, every, summary='Every setting of this run').data}")
+
+
+def _kept_rates(table: pd.DataFrame) -> list[str]:
+    """Return the efficiency on the most ranks with the smallest and the largest batch, and these batches."""
+    rows = _most(table, "weak").sort_values("fixed")
+    if rows.empty:
+        return ["one GPU", "one GPU"]
+    return [f"{units.percent(row['efficiency'])} ({row['fixed']} images)" for _, row in rows.iloc[[0, -1]].iterrows()]
 
 
 def _most(table: pd.DataFrame, law: str) -> pd.DataFrame:
     """Return the rows of a law on the most ranks, where these are several."""
     rows = table[(table["law"] == law) & (table["ranks"] == table["ranks"].max()) & table["efficiency"].notna()]
     return rows[rows["ranks"] > 1]
-
-
-def serial_share(table: pd.DataFrame, fits: pd.DataFrame) -> Markdown:
-    """Say which serial share strong scaling shows, where more than one point can tell; takes `scaling` and `laws`."""
-    points = table[(table["law"] == "strong") & (table["ranks"] > 1)]
-    strong = fits[fits["law"] == "strong"]
-    if strong.empty:
-        return verdict("One GPU has no serial share.")
-    row = strong.iloc[0]
-    if len(points) == 1:
-        point = points.iloc[0]
-        return verdict(
-            f"Strong scaling reaches {units.times(point['speedup'])}. **One point fits every law**: it does not tell "
-            "which part of the work is serial."
-        )
-    least, most = (f"{100 * row[name]:.1f} %" for name in ("least", "most"))
-    if row["least"] <= 0 <= row["most"]:
-        return verdict(f"No serial share can be told from zero: the points allow {least} to {most}.")
-    if row["most"] < 0:
-        return verdict(f"**The speed-up exceeds the number of GPUs: no serial share explains that** ({least}, {most}).")
-    if row["share"] >= 1:
-        return verdict(f"**More GPUs are slower than one**: the serial share is {100 * row['share']:.0f} %.")
-    return verdict(f"**Amdahl's serial share is {100 * row['share']:.1f} %**; the points allow {least} to {most}.")
-
-
-def steps_divide(table: pd.DataFrame) -> Markdown:
-    """Say whether a rank's steps in an epoch fall as the GPUs grow: if not, the sampler does not know the ranks."""
-    for batch, rows in table[table["law"] == "weak"].groupby("fixed"):
-        steps = rows.groupby("ranks")["steps"].first()
-        for ranks, count in steps.items():
-            if abs(count * int(str(ranks)) / steps[1] - 1) > _STEPS:
-                return verdict(
-                    f"✘ **A rank's steps do not divide by the ranks**: {count:.0f} instead of "
-                    f"{steps[1] / int(str(ranks)):.0f} (batch {batch})."
-                )
-    return verdict("✔ A rank's steps divide by the ranks, with every batch.")
 
 
 def parts_add_up(table: pd.DataFrame) -> Markdown:
@@ -100,11 +81,17 @@ def parts_add_up(table: pd.DataFrame) -> Markdown:
     if worst > EXPLAINED:
         row = table.loc[table["rest_share"].idxmax()]
         return verdict(f"**{units.percent(worst)} of an epoch is not explained** ({_setting(row)}).")
+    names = {"ranks": "GPUs", "gpu_batch": "images per GPU", "loader": "loader"}
+    shown = table[[*names]].rename(columns=names)
+    steps_ms = {name: 1e3 * table[f"{name}_s"] / table["steps"] for name in tables.PARTS}
+    shown = shown.assign(**{f"{name}, ms": ms for name, ms in steps_ms.items()})
     unexplained = "less than 0.1 %" if worst < 0.001 else units.percent(worst)
     place = place_name(table).capitalize()
     return verdict(
         f"✔ The parts leave {unexplained} of an epoch open. **{place} waiting for images takes "
-        f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**"
+        f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**",
+        shown,
+        summary="A step's parts in every setting",
     )
 
 
@@ -113,17 +100,22 @@ def _setting(row: pd.Series) -> str:
     return f"{int(row['ranks'])} × {int(row['gpu_batch'])}"
 
 
-def ways_agree(table: pd.DataFrame) -> Markdown:
-    """Say whether three ways of measuring an all-reduce agree; takes `exchange`."""
+def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFrame) -> Markdown:
+    """Say whether three ways of measuring an all-reduce agree; takes `exchange`, `beside_line`, `data_parallel`."""
     several = table[table["ranks"] > 1]
     if several.empty:
         return verdict("One rank exchanges nothing.")
     names = {f"{way}_share": way for way in tables.WAYS} | {
         "alone_ms": "all-reduce alone, ms",
         "hidden_share": "of which hidden",
+        "over_line": "alone, × lab 09's line",
+        "times": "DataParallel's step, × DDP's",
     }
+    several = several.assign(over_line=line["over_line"].reindex(several.index))
+    several = several.merge(data_parallel[[*tables.BY, "times"]], on=tables.BY, how="left")
     shown = several[["ranks", "gpu_batch", *names]].rename(columns=names)
-    row, summary = several.loc[several["apart_points"].idxmax()], "Shares of a step, and the all-reduces alone"
+    row = several.loc[several["apart_points"].idxmax()]
+    summary = "Shares of a step, the all-reduces alone, and DataParallel: one process for all GPUs"
     points = f"{units.number(row['apart_points'], 2)} points of a step"
     if row["apart_points"] <= AGREE_POINTS:
         return verdict(
@@ -138,35 +130,10 @@ def ways_agree(table: pd.DataFrame) -> Markdown:
 
 
 _WHY = {
-    "steps": "Two step times show most. `no_sync` leaves out broadcasts, too; if that is why was not measured.",
-    "trace": "The trace shows most: the profiler slows the host, and ranks wait longer for each other.",
-    "hooks": "Hooks show most: they count the wait of the rank that is early.",
+    "steps": "Two step times show most.",
+    "trace": "The trace shows most; its steps run under the profiler.",
+    "hooks": "Hooks show most; they count the wait for other ranks, too.",
 }
-
-
-def beside_the_line(table: pd.DataFrame) -> Markdown:
-    """Say whether the gradients' all-reduces run at the rate that lab 09's line promises; takes `beside_line`."""
-    measured = table[table["line_ms"].notna() & (table["ranks"] > 1)]
-    if measured.empty:
-        size = units.size(table["sent_bytes"].max())
-        return verdict(f"A step sends {size} of gradients. No line is recorded for these ranks.")
-    least, most = measured["over_line"].min(), measured["over_line"].max()
-    if max(abs(least - 1), abs(most - 1)) <= _NEAR:
-        return verdict("**A step's gradients, alone, take what the fitted line promises.**")
-    return verdict(
-        f"**A step's gradients, alone, take {units.span(measured['over_line'])} what the fitted line promises.**"
-    )
-
-
-def data_parallel_takes(table: pd.DataFrame) -> Markdown:
-    """Say how DataParallel, one process for all GPUs, compares with DDP; takes `data_parallel`."""
-    if table.empty:
-        return verdict("DataParallel was not measured: it needs two GPUs in one process.")
-    clear = all(resolved(row.dp_ms, row.ddp_ms, row.spread_dp_ms, row.spread_ddp_ms) for row in table.itertuples())
-    span = units.span(table["times"])
-    if clear and table["times"].min() > 1:
-        return verdict(f"**DataParallel's step takes {span} DDP's**: one process copies model and batch in every step.")
-    return verdict(f"DataParallel's step takes {span} DDP's{'' if clear else ', not all of it beyond noise'}.")
 
 
 def besides_gradients(table: pd.DataFrame) -> Markdown:
@@ -217,17 +184,22 @@ def _trained_alike(table: pd.DataFrame) -> str:
     if not {"reference", "large"} <= {*trained.index}:
         return "This run lacks the large batch on all GPUs."
     reference, large = trained.loc["reference"], trained.loc["large"]
-    low = [percent for percent in large["percents"] if percent < min(reference["percents"]) / 2]
-    if low:
-        count = f"{len(low)} of {large['seeds']}"
-        head = f"**In {count} seeds the large batch on all GPUs has learnt little: no mean describes that.**"
+    enough = min(reference["percents"]) / 2
+    learnt = trained["percents"].map(lambda percents: [percent for percent in percents if percent >= enough])
+    count = len(learnt["large"])
+    if count < large["seeds"]:
+        below = count and max(learnt["large"]) < min(reference["percents"])
+        end = " and stay below the reference" if below else ""
+        head = f"**With the large batch on all GPUs {count} of {large['seeds']} seeds learn{end}.**"
+        if "no_warm_up" in trained.index and not learnt["no_warm_up"]:
+            head = f"**Without warm-up no seed learns. With it, {count} of {large['seeds']} do{end}.**"
     else:
         off = f"{large['test_percent'] - reference['test_percent']:+.1f} points"
         head = f"**The large batch on all GPUs ends {off} off the reference.**"
     if "one_gpu" not in trained.index:
         return head
     gained = units.times(trained.loc["one_gpu", "seconds"] / large["seconds"])
-    return f"{head} More GPUs make it {gained} as fast; what else it gains on the reference is the batch's."
+    return f"{head} More GPUs make it {gained} as fast; the rest of the gain comes from the larger batch."
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:

@@ -50,13 +50,11 @@ def test_scaling_chart(runs, name):
     figure = drawn(scaling.scaling_chart(pair(runs[name][0]), pair(runs["full"][0]), published=printed, guess=guess), 4)
     marks = [line for line in figure.axes[3].lines if line.get_label() == "your prediction"]
     assert marks[0].get_ydata()[0] == pytest.approx(1.8), "90 % of two GPUs"
-    colors = {}
-    for ax in figure.axes:
-        for bars, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            if label.startswith("batch"):
-                colors.setdefault(label, set()).add(bars.lines[0].get_color())
-    assert all(len(of_batch) == 1 for of_batch in colors.values()), "a batch has one colour in all panels"
-    assert len(set.union(*colors.values())) == len(colors), "no two batches share a colour"
+    named = [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().startswith("batch")]
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    colors = {label: bars.lines[0].get_color() for bars, label in zip(handles, labels, strict=True) if label in named}
+    assert len(set(colors.values())) == len(colors) == len(named), "no two batches share a colour"
+    assert sorted(named, key=lambda label: int(label.split()[1])) == [*colors], "batches are named by size"
 
 
 @pytest.mark.parametrize("name", ["full", "small", "one", "eight"])

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from made import said
+from made import said, table
 from made_scaling import accuracy_run, communication_run, epochs_run, messages_run
 
 from labkit.tables.goals import OPEN, scorecard_of
@@ -20,8 +20,7 @@ def test_an_ideal_run_scales_ideally(tmp_path):
     assert (strong["ranks"] * strong["gpu_batch"]).tolist() == [512, 512, 512]
     fits = scaling.laws(table)
     assert fits["share"].abs().max() < 0.01
-    said(scaling.speedups(table), ("Each of 4 GPUs keeps 100 % of one's rate at best",))
-    said(scaling.steps_divide(table), ("✔ A rank's steps divide",), "✘")
+    said(scaling.speedups(table, table), ("| recorded |", "100 % (512 images)"), "| here |")
 
 
 def test_what_does_not_divide_is_found(tmp_path):
@@ -29,23 +28,28 @@ def test_what_does_not_divide_is_found(tmp_path):
     fits = scaling.laws(table).set_index("law")
     assert fits.loc["strong", "share"] == pytest.approx(0.2, abs=0.01)
     assert fits.loc["strong", "least"] < fits.loc["strong", "share"] < fits.loc["strong", "most"]
-    said(scaling.serial_share(table, scaling.laws(table)), ("**Amdahl's serial share is 20", "the points allow"))
 
 
-def test_a_serial_share_needs_points(tmp_path):
-    slower = scaling.scaling(epochs_run(tmp_path / "slower", step_ms=0.0, serial=3.0))
-    said(scaling.serial_share(slower, scaling.laws(slower)), "**More GPUs are slower than one**", "Amdahl")
-    two = scaling.scaling(epochs_run(tmp_path / "two", gpus=2))
-    said(scaling.serial_share(two, scaling.laws(two)), "**One point fits every law**", "Amdahl")
+def test_efficiency_with_the_smallest_and_the_largest_batch(tmp_path):
+    four = scaling.scaling(epochs_run(tmp_path / "four"))
+    grows, falls = (four.assign(efficiency=0.5 + sign * four["fixed"] / 2000) for sign in (1, -1))
     one = scaling.scaling(epochs_run(tmp_path / "one", gpus=1))
+    one.attrs["source"] = "measured elsewhere"
     assert scaling.laws(one).empty
-    said(scaling.serial_share(one, scaling.laws(one)), "no serial share")
-    said(scaling.speedups(one), "two GPUs at least")
+    said(scaling.speedups(one, grows), ("| here | recorded |", "| one GPU |", "efficiency grows with"), "not grow")
+    said(scaling.speedups(falls, falls), "efficiency does not grow with", "| here |")
 
 
-def test_a_missing_sampler_shows_in_the_steps(tmp_path):
-    table = scaling.scaling(epochs_run(tmp_path / "run", doubled=True))
-    said(scaling.steps_divide(table), "✘ **A rank's steps do not divide by the ranks**", "✔")
+@pytest.mark.parametrize(
+    ("seen", "part"),
+    [
+        ((1.0, 0.0, 1.0), "✔ Every image once per epoch, a new order each epoch, all test images counted."),
+        ((0.5, 1.0, 1.0), "✘ **Not so: every image once per epoch and a new order each epoch**."),
+        ((1.0, 0.0, 0.5), "✘ **Not so: all test images counted**."),
+    ],
+)
+def test_a_check_counts_every_image(seen, part):
+    said(scaling.counted(table(seen, columns=["distinct", "repeated", "validated"])), part)
 
 
 def test_any_number_of_gpus(tmp_path):
@@ -65,8 +69,8 @@ def test_parts_add_up_or_say_so(tmp_path):
 
 def test_every_footer_names_the_images(tmp_path):
     run = epochs_run(tmp_path / "run")
-    for table in (epochs(run), scaling.parts(run), scaling.scaling(run)):
-        assert SAID["glyphs"] in table.attrs["source"]
+    for made in (epochs(run), scaling.parts(run), scaling.scaling(run)):
+        assert SAID["glyphs"] in made.attrs["source"]
 
 
 def test_three_ways_agree_or_say_why_not(tmp_path):
@@ -78,33 +82,29 @@ def test_three_ways_agree_or_say_why_not(tmp_path):
     assert four["spread_steps_ms"] == pytest.approx(0.005 * (9.0 + 8.5)), "with the all-reduce and without it"
     assert table.loc[table["ranks"] == 2, "trace_ms"].isna().all(), "only all ranks are traced"
     assert four["bus_gb_per_s"] == pytest.approx(1.5 * 4 * 11_173_962 / 1e-3 / 1e9)
-    said(scaling.ways_agree(table), "**Here the three ways agree within 1.0 points of a step.**", "differ")
+    said(agreed(agree), "**Here the three ways agree within 1.0 points of a step.**", "differ")
     said(
-        scaling.ways_agree(scaling.exchange(apart)),
+        agreed(apart),
         ("**Here the three ways differ by 25 points", "trace shows most"),
         "agree",
     )
-    alone = scaling.exchange(communication_run(tmp_path / "alone", gpus=1))
-    said(scaling.ways_agree(alone), "One rank exchanges nothing")
+    said(agreed(communication_run(tmp_path / "alone", gpus=1)), "One rank exchanges nothing")
 
 
-def test_a_line_promises_what_the_all_reduces_take(tmp_path):
-    table = scaling.exchange(communication_run(tmp_path / "run"))
-    rows = {"collective": ["all-reduce"], "backend": ["nccl"], "ranks": [4], "alpha_us": [20.0]}
-    for took_ms, part in ((0.94, "take what the fitted line promises"), (0.5, "what the fitted line promises")):
-        lines = pd.DataFrame(rows | {"beta_gb_per_s": [1.5 * 4 * 11_173_962 / took_ms * 1e3 / 1e9]})
-        lines.attrs = {"source": "made", "small": False}
-        text = scaling.beside_the_line(scaling.beside_line(table, lines)).data
-        assert part in text and ("×" in text) == (took_ms == 0.5), text
-    said(scaling.beside_the_line(scaling.beside_line(table, lines.iloc[:0])), "No line is recorded")
+def agreed(run, took_ms=0.5):
+    """Return the verdict on a made run, beside a made line of lab 09 by which its gradients take `took_ms`."""
+    rows = {"collective": ["all-reduce"], "backend": ["nccl"], "ranks": [4], "alpha_us": [0.0]}
+    lines = pd.DataFrame(rows | {"beta_gb_per_s": [1.5 * 4 * 11_173_962 / took_ms * 1e3 / 1e9]})
+    lines.attrs = {"source": "made", "small": False}
+    exchanged = scaling.exchange(run)
+    return scaling.ways_agree(exchanged, scaling.beside_line(exchanged, lines), scaling.data_parallel(run))
 
 
-def test_data_parallel_may_be_faster_too(tmp_path):
-    slow, fast = (communication_run(tmp_path / str(dp), dp=dp) for dp in (2.0, 0.5))
-    said(scaling.data_parallel_takes(scaling.data_parallel(slow)), ("2.0× DDP's**", "one process copies"))
-    said(scaling.data_parallel_takes(scaling.data_parallel(fast)), "DataParallel's step takes 0.50× DDP's.", "copies")
-    none = scaling.data_parallel(slow).iloc[:0]
-    said(scaling.data_parallel_takes(none), "needs two GPUs")
+def test_the_folded_table_has_lab_09s_line_and_data_parallel(tmp_path):
+    """The last row has four ranks: its buckets took 1 ms alone."""
+    text = agreed(communication_run(tmp_path / "run", dp=3.0)).data
+    row = [cell.strip() for cell in text.splitlines()[-3].split("|")]
+    assert row[-3:-1] == ["2.00", "3.00"], text
 
 
 def test_messages_besides_gradients(tmp_path):
@@ -137,9 +137,11 @@ def test_every_seed_counts(tmp_path):
     table = scaling.accuracy(accuracy_run(tmp_path / "run", PERCENT)).set_index("variant")
     assert table.loc["large", ["std_test_percent", "steps"]].tolist() == pytest.approx([0.5, 72])
     assert len(table.loc["large", "percents"]) == table.loc["large", "seeds"] == 3
-    said(scaling.trained_alike(table.reset_index()), ("all GPUs ends -9.8 points off", "4.0× as fast"), "little")
+    said(scaling.trained_alike(table.reset_index()), ("all GPUs ends -9.8 points off", "4.0× as fast"), "seeds learn")
     some = scaling.accuracy(accuracy_run(tmp_path / "some", PERCENT | {"large": 10.0}))
-    said(scaling.trained_alike(some), "**In 3 of 3 seeds the large batch on all GPUs has learnt little", "points off")
+    said(scaling.trained_alike(some), "**With the large batch on all GPUs 0 of 3 seeds learn.**", "points off")
+    low = scaling.accuracy(accuracy_run(tmp_path / "cold", PERCENT | {"large": 10.0, "no_warm_up": 10.0}))
+    said(scaling.trained_alike(low), "**Without warm-up no seed learns. With it, 0 of 3 do.**")
     low = scaling.accuracy(accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,)))
     said(scaling.trained_alike(low), "more than guessing", "as fast")
     alone = scaling.accuracy(accuracy_run(tmp_path / "one", PERCENT, gpus=1))
