@@ -9,27 +9,20 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.provenance import fact, sources, where
-from labkit.theory.sizes import MIB
+from labkit.theory.sizes import GB, MB, MIB
+from lessons.optimizer_sharding.theory import KERNELS, MODELS, OPTIMIZERS, STAGES, WAYS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _RULE_COLORS = {"by number": canvas.SERIES[5], "whole parameters": canvas.SERIES[1], "by elements": canvas.SERIES[2]}
-STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
 _STAGE_COLORS = dict(zip(STAGES, (canvas.SERIES[number] for number in (0, 5, 2, 3, 1)), strict=True))
-_NAMES = {
-    "unsharded": "unsharded",
-    "zero_redundancy": "torch's",
-    "zero_buckets": "torch's, in buckets",
-    "sharded": "ours",
-}
 # The table's items → the names that the whole workbook's ledgers use.
 ITEMS = {item: item for item in ("parameters", "gradients", "states", "activations", "temporary")} | {
     "states": "optimizer"
 }
-MOMENTS = {"built": "built", "before update": "up to the update", "after update": "in the update"}
-KERNELS = {"foreach": "many kernels (foreach)", "fused": "one kernel (fused)"}
+MOMENTS = {"built": "building", "before update": "up to the update", "after update": "in the update"}
 BAR, GAP = 0.74, 1.7  # a bar's height, and the room between two groups, in bars
 
 
@@ -61,27 +54,27 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame 
     for name, label in STAGES.items():
         rows = held[held["stage"] == name]
         dashed = (0, (4, 3)) if name == "zero1" else "-"  # as high as ours
-        left.plot(rows["ranks"], rows["held_gib"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
+        left.plot(rows["ranks"], rows["held_gb"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
     if measured is not None:
         last = measured[(measured["moment"] == "after update") & (measured["step"] == 1)].drop_duplicates("way")
-        gib = (last["parameters"] + last["gradients"] + last["counted_states"]) / 1024
-        marked = gib[last["way"].isin(("unsharded", "sharded"))]
+        held_gb = (last["parameters"] + last["gradients"] + last["counted_states"]) * _GB_PER_MIB
+        marked = held_gb[last["way"].isin(("unsharded", "sharded"))]
         ranks = [fact(measured, "ranks")] * len(marked)
         left.scatter(ranks, marked, marker="D", s=44, color=canvas.INK, zorder=4, label="counted in tensors")
     canvas.logarithmic(left.xaxis)
     counts = sorted(set(held["ranks"]))
     left.set_xticks(counts, [str(count) for count in counts])
-    left.set(title="Parameters, gradients and states", xlabel="ranks", ylabel="GiB per rank", ylim=(0, None))
+    left.set(title="Parameters, gradients and states", xlabel="ranks (log)", ylabel="GB per rank", ylim=(0, None))
     left.grid(axis="y")
     parts.rows(right, [STAGES[name] for name in sent["stage"]])
     parts.bars(right, sent["volume"], color=[_STAGE_COLORS[name] for name in sent["stage"]])
-    right.set(title="Sent through a link per step", xlabel="parameters' bytes, × (N − 1)/N")
+    right.set(title="Sent per step", xlabel="sent per rank:\nparameters' bytes × (N − 1)/N")
     canvas.legend_above(left, columns=6)
     return canvas.finish(figure, sources(held))
 
 
 def memory_chart(*tables: pd.DataFrame) -> Figure:
-    """Stacked bars by item of the second step's three moments, a bar per way; diamonds where the allocator saw peaks.
+    """Stacked bars by item of the second step's three periods, a bar per way; diamonds where the allocator saw peaks.
 
     A row of panels per run, a panel per kernel.
     """
@@ -91,14 +84,15 @@ def memory_chart(*tables: pd.DataFrame) -> Figure:
     figure, grid = canvas.canvas(len(kernels), len(tables), height=height, squeeze=False, sharey="row", sharex="row")
     for axes, table in zip(grid, tables, strict=True):
         shown = table[(table["step"] == table["step"].max()) | (table["moment"] == "built")]
-        scale, unit = ledgers.memory_unit(shown["predicted"].max())
+        most, large = shown["predicted"].max() * MIB, (GB, "GB")
+        scale, unit = large if most > 2 * GB else (MB, "MB")
         for ax, kernel in zip(axes, kernels, strict=True):
             rows = shown[shown["kernel"] == kernel]
             groups = [list(MOMENTS).index(moment) for moment in rows["moment"]]
             places = grouped_rows(ax, list(MOMENTS.values()), ways, groups, [ways.index(way) for way in rows["way"]])
-            sizes = {name: rows[item].to_numpy() / scale for item, name in ITEMS.items()}
+            sizes = {name: rows[item].to_numpy() * MIB / scale for item, name in ITEMS.items()}
             ledgers.held_bars(ax, places, sizes, height=BAR)
-            ledgers.peak_marks(ax, places, rows["peak"] / scale, size=26)
+            ledgers.peak_marks(ax, places, rows["peak"] * MIB / scale, size=26)
             ax.set(title=f"{where(table)}: {KERNELS[kernel]}", xlabel=f"most memory per rank, {unit}")
     canvas.shared_legend(figure, grid.flat, columns=7)
     return canvas.finish(figure, sources(*tables))
@@ -109,7 +103,7 @@ def grouped_rows(
 ) -> list[float]:
     """Make the axes a row per way under each heading; return the places of bars by group and way, both as numbers."""
     step = len(ways) + GAP
-    rows = [(number * step + row, _NAMES[way]) for number in range(len(headings)) for row, way in enumerate(ways)]
+    rows = [(number * step + row, WAYS[way]) for number in range(len(headings)) for row, way in enumerate(ways)]
     ax.set_yticks([place for place, _ in rows], [name for _, name in rows], fontsize=9)
     ax.set_ylim(rows[-1][0] + 0.6, -1.6)
     ax.grid(axis="x")
@@ -118,10 +112,9 @@ def grouped_rows(
     return [number * step + row for number, row in zip(groups, ways_at, strict=True)]
 
 
-SETTINGS = {("adamw", "foreach"): "AdamW", ("adamw", "fused"): "AdamW, fused", ("momentum", "foreach"): "SGD, momentum"}
 _STEP = "#4C92C3"
 _LEAST = "#F0E442"
-_GB_PER_MIB = MIB / 1e9
+_GB_PER_MIB = MIB / GB
 
 
 def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
@@ -154,7 +147,7 @@ def _settings(table: pd.DataFrame) -> list[tuple[str, str]]:
 def _updates_and_steps(left: Axes, right: Axes, table: pd.DataFrame) -> None:
     settings, ways = _settings(table), list(dict.fromkeys(table["way"]))
     groups = [settings.index(setting) for setting in zip(table["optimizer"], table["kernel"], strict=True)]
-    headings = [SETTINGS[setting] for setting in settings]
+    headings = [f"{OPTIMIZERS[optimizer]}, {KERNELS[kernel]}" for optimizer, kernel in settings]
     for ax in (left, right):
         places = grouped_rows(ax, headings, ways, groups, [ways.index(way) for way in table["way"]])
     _updates(left, table, places)
@@ -180,16 +173,16 @@ def _whiskers(ax: Axes, ends: pd.Series, places: list[float], spread: pd.Series)
     ax.errorbar(ends, places, xerr=[below, spread], ls="", color=canvas.INK, capsize=2, lw=1)
 
 
-def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame, timed: pd.DataFrame) -> Figure:
-    """Left the bytes of two models beside the printed peaks; right by how many ms a step becomes shorter.
+def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame) -> Figure:
+    """Above the bytes of two models beside the printed peaks; below by how many ms a step can become shorter.
 
-    `peaks`, `times`: of `report_peaks` and `report_times`; `held` and `timed`: of `memory` and `steps`, of our run.
+    `peaks`, `times`: of `report_peaks` and `report_times`; `held`: of `memory`, of our run.
     """
-    figure, (left, right) = canvas.canvas(2, height=3.4, width_ratios=(5, 4))
-    names = [f"{row.model}, {'sharded' if row.sharded else 'unsharded'}" for row in peaks.itertuples()]
-    places = parts.rows(left, names)
-    ledgers.held_bars(left, places, {ITEMS[item]: peaks[item] for item in ("parameters", "gradients", "states")})
-    left.scatter(
+    figure, (above, below) = canvas.canvas(1, 2, height=5.6, height_ratios=(4, 6))
+    names = [f"{MODELS[row.model]}, {'sharded' if row.sharded else 'unsharded'}" for row in peaks.itertuples()]
+    places = parts.rows(above, names)
+    ledgers.held_bars(above, places, {ITEMS[item]: peaks[item] for item in ("parameters", "gradients", "states")})
+    above.scatter(
         peaks["printed_gb"], places, marker="|", s=260, lw=2.5, color=canvas.PUBLISHED, zorder=4, label="published"
     )
     run_peaks = held[held["kernel"] == "foreach"].groupby("way")["peak"].max() * _GB_PER_MIB
@@ -197,27 +190,24 @@ def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame, t
         run_peaks.get("zero_redundancy" if row.sharded else "unsharded")
         for row in peaks.query("model == 'xl'").itertuples()
     ]
-    ledgers.peak_marks(left, list(places)[: len(ours)], pd.Series(ours, dtype=float))
-    left.set(title="Peak memory", xlabel="GB (10⁹ bytes) per rank")
-    rows = [
-        (f"{row.model}, {KERNELS[row.kernel].split(' (')[0]}, {row.sending}", row.gained_ms, 0, canvas.THEORY)
-        for row in times.itertuples()
-    ]
-    rows += [("our run, many kernels", *_gained(timed, "foreach"), canvas.RECORDED)]
-    rows += [("published", times["printed_ms"].iloc[0], 1.0, canvas.PUBLISHED)]
-    labels, values, spreads, colors = zip(*rows, strict=True)
-    parts.rows(right, labels)
-    parts.bars(right, pd.Series(values), color=list(colors), spread=[spread or float("nan") for spread in spreads])
-    right.axvline(0, color=canvas.INK, lw=0.8)
-    right.set(title="A step of each model", xlabel="ms shorter")
-    canvas.legend_above(left, columns=5)
+    ledgers.peak_marks(above, list(places)[: len(ours)], pd.Series(ours, dtype=float))
+    above.set(title="Peak memory", xlabel="GB (10⁹ bytes) per rank")
+    _gains(below, times)
+    canvas.legend_above(above, columns=5)
     return canvas.finish(figure, sources(peaks, times, held))
 
 
-def _gained(times: pd.DataFrame, kernel: str) -> tuple[float, float]:
-    """Return by how many ms AdamW's step is shorter with our sharding, and the spread of that."""
-    rows = times[(times["optimizer"] == "adamw") & (times["kernel"] == kernel)].set_index("way")
-    if not {"unsharded", "sharded"} <= set(rows.index):
-        return float("nan"), 0.0
-    spread = rows["spread_step_ms"].reindex(["unsharded", "sharded"]).sum()
-    return rows["step_ms"]["unsharded"] - rows["step_ms"]["sharded"], spread
+def _gains(ax: Axes, times: pd.DataFrame) -> None:
+    rows = [
+        (f"{MODELS[row.model]}, {KERNELS[row.kernel]}, {row.sending}", row.gained_ms, 0, canvas.THEORY)
+        for row in times.itertuples()
+    ]
+    rows += [("published", times["printed_ms"].iloc[0], 1.0, canvas.PUBLISHED)]
+    labels, values, spreads, colors = zip(*rows, strict=True)
+    parts.rows(ax, labels)
+    parts.bars(ax, pd.Series(values), color=list(colors), spread=[spread or float("nan") for spread in spreads])
+    for place, value in enumerate(values):
+        if abs(value) < 0.5:
+            parts.beside(ax, value, place, "0")
+    ax.axvline(0, color=canvas.INK, lw=0.8)
+    ax.set(title="What sharding can gain", xlabel="ms by which a step is shorter")

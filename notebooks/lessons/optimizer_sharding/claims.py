@@ -9,8 +9,8 @@ from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, undecided, within
 from labkit.tables.published import published
 from labkit.theory.sizes import MIB
-from lessons.optimizer_sharding.tables import MODELS, memory, report_peaks, report_times
-from lessons.optimizer_sharding.theory import TEMPORARY_BYTES
+from lessons.optimizer_sharding.tables import memory, report_peaks, report_times
+from lessons.optimizer_sharding.theory import MODELS, TEMPORARY_BYTES
 
 _ROUNDED_GB = 1.05  # two printed whole numbers, each half a unit off at most, and our own rounding
 _WEIGHTS_FLOATS = 2  # per parameter: weight and gradient
@@ -68,7 +68,7 @@ def _gains() -> Any:
 def _span(model: str) -> str:
     """Return by how many ms many kernels can make a step of the model shorter, by the ways to send."""
     gains = _gains()[model, "foreach"]
-    return f"{gains.min():.1f} to {gains.max():.1f} ms ({model})"
+    return f"{gains.min():.1f} to {gains.max():.1f} ms ({MODELS[model]})"
 
 
 def _possible(printed: float, *_: Any) -> bool | None:

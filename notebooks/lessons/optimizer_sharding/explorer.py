@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from labkit.charts import canvas, ledgers, svg
 from labkit.charts.knobs import with_picture
 from labkit.story import units
-from labkit.theory.sizes import GB, GIB
+from labkit.theory.sizes import GB
 from labkit.theory.transformer import SIZES, transformer
-from lessons.optimizer_sharding.charts import STAGES
-from lessons.optimizer_sharding.theory import PRECISIONS, Stage, stage
+from lessons.optimizer_sharding.theory import PRECISIONS, STAGES, Stage, stage
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -28,7 +27,7 @@ def picture(size: str, ranks: int, optimizer: str, precision: str) -> str:
     stages = {name: stage(name, elements, ranks, OPTIMIZERS[optimizer], precision) for name in STAGES}
     most_held = max(stage_of_zero.held for stage_of_zero in stages.values())
     most_sent = max(stage_of_zero.sent for stage_of_zero in stages.values()) or 1.0
-    drawing = [svg.word(_LEFT, 12, "GiB per rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
+    drawing = [svg.word(_LEFT, 12, "GB per rank"), svg.word(MIDDLE, 12, "GB through its link per step")]
     for place, name in enumerate(STAGES):
         drawing += _row(place, name, stages[name], HELD / most_held, SENT / most_sent)
     colors = ledgers.colors(ITEMS.values()) | {"sent per step": canvas.COMMUNICATE}
@@ -46,7 +45,8 @@ def _sentence(size: str, ranks: int, optimizer: str, stages: dict[str, Stage]) -
         return f"{where}: sharding states saves nothing, for there is {'one rank' if ranks == 1 else 'no state'}."
     share = units.percent(saved / stages["ddp"].held)
     sent_ratio = units.times(stages["ours"].sent / stages["zero1"].sent)
-    return f"{where}: sharding states saves {units.size(saved)}, {share}; ours sends {sent_ratio} ZeRO-1's bytes."
+    saving = f"{units.number(saved / GB)} GB, {share}"
+    return f"{where}: sharding states saves {saving}; ours sends {sent_ratio} ZeRO-1's bytes."
 
 
 def _row(place: int, name: str, of_stage: Stage, held_scale: float, sent_scale: float) -> list[str]:
@@ -60,7 +60,7 @@ def _row(place: int, name: str, of_stage: Stage, held_scale: float, sent_scale: 
     sent_width = of_stage.sent * sent_scale
     return [
         *drawn,
-        svg.word(x + 6, y + 19, units.number(of_stage.held / GIB)),
+        svg.word(x + 6, y + 19, units.number(of_stage.held / GB)),
         svg.bar(MIDDLE, y + 5, sent_width, LANE - 10, canvas.COMMUNICATE),
         svg.word(MIDDLE + sent_width + 6, y + 19, units.number(of_stage.sent / GB)),
     ]

@@ -8,45 +8,44 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact, fact_or
 from labkit.story import units
 from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
-from labkit.theory.sizes import MIB
+from labkit.theory.sizes import GB, MIB
 from lessons.optimizer_sharding import tables
+from lessons.optimizer_sharding.theory import KERNELS, MODELS, OPTIMIZERS, STAGES, WAYS
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _EVEN = 0.05  # more than an equal share
-_WAYS = {
-    "unsharded": "unsharded",
-    "zero_redundancy": "torch's",
-    "zero_buckets": "torch's in buckets",
-    "sharded": "ours",
-}
+_ALIKE = 0.05  # savings that differ by no more are said as one
 
 
 def what_is_saved(saved: pd.DataFrame) -> Markdown:
-    """Say how much of the peak our sharding saves with either kernel; takes `saving`."""
+    """Say how much of the peak sharding saves with either kernel, in GB; takes `saving`."""
     column = "measured" if saved["measured"].notna().any() else "predicted"
-    ours = saved[saved["way"] == "sharded"].set_index("kernel")[column] * MIB
-    if not {"foreach", "fused"} <= {*ours.index}:
+    gb = saved.set_index(["kernel", "way"])[column] * MIB / GB
+    if not {("foreach", "sharded"), ("fused", "sharded")} <= {*gb.index}:
         return verdict("This run did not measure both kernels with and without sharding.")
-    shown = saved.assign(way=saved["way"].map(_WAYS)).round(1)
-    items = {"states": "states, MiB", "temporary": "square roots, MiB", "predicted": "both, MiB"}
-    shown = shown.rename(columns=items | {"measured": "measured, MiB", "peak": "peak, MiB"})
-    shown = shown.dropna(axis="columns", how="all")
-    if ours["fused"] <= 0:
+    items = {"states": "states", "temporary": "square roots", "predicted": "both", "measured": "measured"}
+    sizes = (saved[[*items, "peak"]] * MIB / GB).rename(columns=items).add_suffix(", GB")
+    names = {"kernel": saved["kernel"].map(KERNELS), "way": saved["way"].map(WAYS)}
+    shown = pd.DataFrame(names).join(sizes).dropna(axis="columns", how="all")
+    if gb["fused", "sharded"] <= 0:
         return verdict("**Sharding saves nothing here.**", shown)
-    counted = "saves" if column == "measured" else "should save"
-    fused, many = (units.size(ours[kernel]) for kernel in ("fused", "foreach"))
-    torchs = saved[(saved["way"] == "zero_redundancy") & (saved["kernel"] == "foreach")][column]
-    if torchs.empty:
-        return verdict(f"**Sharding {counted} {fused} of the peak with one kernel, {many} with many.**", shown)
-    halved = units.size(torchs.iloc[0] * MIB)
-    tail = f"Ours {counted} {many} there: it makes square roots bucket by bucket."
-    return verdict(f"**Sharding {counted} {fused} of the peak with one kernel, {halved} with many.** {tail}", shown)
+    saves = "saves" if column == "measured" else "should save"
+    fused = gb["fused"]
+    whose = "every sharded optimizer" if fused.max() <= (1 + _ALIKE) * fused.min() else "ours"
+    least, many = (f"{units.number(gb[kernel, 'sharded'])} GB" for kernel in ("fused", "foreach"))
+    if ("foreach", "zero_redundancy") not in gb.index:
+        return verdict(f"**With one kernel, ours {saves} {least} of the peak; with many, {many}.**", shown)
+    torchs = units.number(gb["foreach", "zero_redundancy"])
+    head = f"**With one kernel, {whose} {saves} about {least} of the peak.**"
+    tail = f"With many, torch's {saves} {torchs} GB, ours {many}: it makes square roots bucket by bucket."
+    return verdict(f"{head} {tail}", shown)
 
 
 def ledger_holds(held: pd.DataFrame) -> Markdown:
@@ -70,7 +69,7 @@ def even_shares(balance: pd.DataFrame, owned: pd.DataFrame) -> Markdown:
     if len(uneven):
         row = uneven.iloc[-1]
         sentence += f" Dealt out *{row.name}*, a rank may have {units.percent(row['excess'])} more."
-    shown = owned.assign(way=owned["way"].map(_WAYS)).round(4)
+    shown = owned.assign(way=owned["way"].map(WAYS)).round(4)
     return verdict(sentence, shown, summary="Shares of the states, counted in a run")
 
 
@@ -90,11 +89,17 @@ def _clear(row: pd.Series, other: pd.Series, part: str) -> bool:
 
 
 def update_times(table: pd.DataFrame) -> Markdown:
-    """Say how our update of AdamW with many kernels compares with torch's, and what its sending adds; takes `steps`."""
+    """Say how our update of AdamW with many kernels compares with torch's, and what its sending adds; takes `steps`.
+
+    Times of CPU processes are not compared.
+    """
     rows = table[(table["optimizer"] == "adamw") & (table["kernel"] == "foreach")].set_index("way")
     if not {"sharded", "unsharded"} <= {*rows.index}:
         return verdict("There is nothing to compare with.")
-    ours, torchs = rows.loc["sharded"], rows[rows.index.str.startswith("zero")]
+    ours, torchs, shown = rows.loc["sharded"], rows[rows.index.str.startswith("zero")], _times_shown(table)
+    if fact_or(table, "on_cpu", False):
+        sentence = f"On CPUs our update takes {units.number(ours['update_ms'])} ms. Processes share the cores"
+        return verdict(f"{sentence}: these times say nothing about GPUs.", shown, summary="Every optimizer")
     head = f"**Our update takes {units.number(ours['update_ms'])} ms**"
     if len(torchs):
         best = torchs.loc[torchs["update_ms"].idxmin()]
@@ -109,35 +114,55 @@ def update_times(table: pd.DataFrame) -> Markdown:
     if {"sharded", "unsharded"} <= {*fused.index}:
         ratio = units.times(fused["sharded"] / fused["unsharded"])
         tail += f" With one fused kernel the update takes {ratio} the unsharded one's."
-    shown = table.assign(way=table["way"].map(_WAYS))
-    names = {"update_ms": "update, ms", "spread_update_ms": "±", "exposed_ms": "of it sending", "step_ms": "step, ms"}
-    shown = shown[["optimizer", "kernel", "way", *names]].rename(columns=names).round(1)
     return verdict(f"{head}. {tail}", shown, summary="Every optimizer")
+
+
+def _times_shown(table: pd.DataFrame) -> pd.DataFrame:
+    sending = [
+        "–" if way == "unsharded" else units.number(ms)
+        for way, ms in zip(table["way"], table["exposed_ms"], strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "optimizer": table["optimizer"].map(OPTIMIZERS),
+            "kernel": table["kernel"].map(KERNELS),
+            "way": table["way"].map(WAYS),
+            "update, ms": table["update_ms"],
+            "±": table["spread_update_ms"],
+            "of it sending": sending,
+            "step, ms": table["step_ms"],
+        }
+    )
 
 
 def beside_zero(stages: pd.DataFrame) -> Markdown:
     """Say what ours has in common with ZeRO-1, and what it sends more; takes `stages`."""
     rows = stages.set_index("stage")
     ours, zero1 = rows.loc["ours"], rows.loc["zero1"]
-    holds = "as much as" if abs(ours["held_gib"] - zero1["held_gib"]) < 1e-6 else "another amount than"
+    holds = "as much as" if abs(ours["held_gb"] - zero1["held_gb"]) < 1e-6 else "another amount than"
     ratio = ours["sent_gb"] / zero1["sent_gb"] if zero1["sent_gb"] else 1.0
     sends = f"sends {units.times(ratio)} its bytes" if ratio > 1 else "sends as much"
-    columns = {"held_gib": "held per rank, GiB", "sent_gb": "sent per link and step, GB"}
-    return verdict(
-        f"**Ours holds {holds} ZeRO-1 and {sends}.**", stages[["stage", *columns]].rename(columns=columns).round(1)
-    )
+    columns = {"held_gb": "held per rank, GB", "sent_gb": "sent per rank and step, GB"}
+    shown = stages[["stage", *columns]].assign(stage=stages["stage"].map(STAGES)).rename(columns=columns)
+    summary = f"All figures, on {fact(stages, 'ranks')} ranks"
+    return verdict(f"**Ours holds {holds} ZeRO-1 and {sends}.**", shown, summary=summary)
 
 
 def whose_peaks(peaks: pd.DataFrame) -> Markdown:
     """Say which model's bytes are the printed peaks; takes `report_peaks`."""
     off = (peaks["gb"] / peaks["printed_gb"] - 1).abs()
     near = [model for model, rows in off.groupby(peaks["model"], sort=False) if rows.max() <= EXPLAINED]
-    shown = peaks.assign(sharded=peaks["sharded"].map({True: "yes", False: "no"})).round(1)
+    names = {"states": "optimizer states", "gb": "together, GB", "printed_gb": "published, GB"}
+    sharded = peaks["sharded"].map({True: "yes", False: "no"})
+    shown = peaks.assign(sharded=sharded, model=peaks["model"].map(MODELS))
+    shown = shown[["model", "sharded", "parameters", "gradients", *names]].rename(columns=names)
     if not near:
         return verdict("**No model's bytes are near both printed peaks.**", shown)
-    others = listed(model for model in peaks["model"].unique() if model not in near)
+    others = listed(MODELS[model] for model in peaks["model"].unique() if model not in near)
     fit = f"fit both printed peaks to within {units.percent(EXPLAINED)}"
-    return verdict(f"**The bytes of {listed(near)} {fit}; those of {others} do not.**", shown)
+    return verdict(
+        f"**The bytes of {listed(MODELS[model] for model in near)} {fit}; those of {others} do not.**", shown
+    )
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
@@ -148,7 +173,7 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 def _half(runs: Mapping[str, Run]) -> str | None:
     saved = tables.saving(tables.memory(runs["memory"])).set_index(["kernel", "way"])
     measured = saved["measured"].get(("fused", "sharded"))
-    return f"{units.size(measured * MIB)} less per rank" if pd.notna(measured) else None
+    return f"{units.number(measured * MIB / GB)} GB less per rank" if pd.notna(measured) else None
 
 
 def _elements(runs: Mapping[str, Run]) -> str:
@@ -158,6 +183,8 @@ def _elements(runs: Mapping[str, Run]) -> str:
 
 def _hidden(runs: Mapping[str, Run]) -> str | None:
     rows = tables.steps(runs["steps"])
+    if fact(rows, "on_cpu"):
+        return "says nothing on CPUs: processes share cores"
     rows = rows[(rows["optimizer"] == "adamw") & (rows["kernel"] == "foreach")].set_index("way")
     if not {"sharded", "unsharded"} <= {*rows.index}:
         return None

@@ -11,10 +11,11 @@ from labkit.node import limits
 from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables.ledgers import with_unexplained
 from labkit.tables.published import H100
-from labkit.theory.sizes import GIB, MIB
+from labkit.theory.sizes import GB, MIB
 from labkit.theory.transformer import SIZES, activations, transformer
 from lessons.optimizer_sharding.theory import (
     ITEMS,
+    MODELS,
     MOVED_BYTES,
     RULES,
     STAGES,
@@ -131,7 +132,7 @@ def steps(run: Run) -> pd.DataFrame:
     `exposed_ms` is what sending adds to an update. `least_local_ms` and `least_sent_ms`: bytes over the datasheet's
     rates of memory and links, NaN where no datasheet is known. `over_torch` and `step_over_torch`: update and step
     over those of the faster of torch's two; `spread_over_torch` and `spread_step_over_torch` of both medians together.
-    A setting that is not complete, in a run that ended before it was, is left out.
+    A setting that is not complete, in a run that ended before it was, is left out. Fact: on_cpu.
     """
     table = _parts(run)
     model, ranks = sizes(run.plan), run.plan.gpus
@@ -144,7 +145,7 @@ def steps(run: Run) -> pd.DataFrame:
     table["least_sent_ms"] = [_least_sent_ms(sum(model), ranks, way, link) for way in table["way"]]
     for column, part in (("over_torch", "update"), ("step_over_torch", "step")):
         table[[column, f"spread_{column}"]] = _over_torch(table, part)
-    return of_run(table, run)
+    return of_run(table, run, on_cpu=run.plan.device == "cpu")
 
 
 def _over_torch(table: pd.DataFrame, part: str) -> pd.DataFrame:
@@ -226,7 +227,7 @@ _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Return one row per stage: GiB per rank of parameters, gradients, states and all, and GB sent per link and step.
+    """Return one row per stage: GB per rank of parameters, gradients, states and all, and GB sent per link and step.
 
     `volume` is what is sent in units of all parameters' bytes, (N−1)/N taken as one.
     """
@@ -238,10 +239,10 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
         rows.append(
             {
                 "stage": name,
-                "parameters_gib": held.parameters / GIB,
-                "gradients_gib": held.gradients / GIB,
-                "states_gib": held.states / GIB,
-                "held_gib": held.held / GIB,
+                "parameters_gb": held.parameters / GB,
+                "gradients_gb": held.gradients / GB,
+                "states_gb": held.states / GB,
+                "held_gb": held.held / GB,
                 "sent_gb": held.sent / 1e9,
                 "volume": held.sent / unit if unit else 0.0,
             }
@@ -250,9 +251,9 @@ def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: st
 
 
 def by_ranks(size: str = "xl", state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Return one row per stage and number of ranks: GiB that a rank holds."""
+    """Return one row per stage and number of ranks: GB that a rank holds."""
     tables = [stages(size, ranks, state_bytes, precision).assign(ranks=ranks) for ranks in _COUNTS]
-    table = pd.concat(tables, ignore_index=True)[["stage", "ranks", "held_gib"]]
+    table = pd.concat(tables, ignore_index=True)[["stage", "ranks", "held_gb"]]
     return of_source(table, f"theory: {size}, {precision}")
 
 
@@ -302,7 +303,6 @@ def faults(row: dict) -> list[str]:
 
 
 _RANKS = 2
-MODELS = ("xl", "2.7b")  # that the report's peaks may be of
 
 
 def report_peaks(published: pd.DataFrame) -> pd.DataFrame:

@@ -60,6 +60,16 @@ def fullest_bucket(sizes: Sequence[int], most: float) -> int:
     return fullest
 
 
+WAYS = {
+    "unsharded": "unsharded",
+    "zero_redundancy": "torch's",
+    "zero_buckets": "torch's, in buckets",
+    "sharded": "ours",
+}
+KERNELS = {"foreach": "many kernels", "fused": "one kernel"}
+OPTIMIZERS = {"adamw": "AdamW", "momentum": "SGD, momentum"}
+MODELS = {"xl": "XL", "2.7b": "2.7b"}  # that the report's peaks may be of
+
 ITEMS = ("parameters", "gradients", "states", "activations", "temporary")
 MOMENTS = ("built", "before update", "after update")
 
@@ -102,7 +112,7 @@ def ledger(
     return held | {"gradients": all_bytes, "temporary": TEMPORARY_BYTES[optimizer, kernel] * temporary_elements}
 
 
-STAGES = ("ddp", "ours", "zero1", "zero2", "zero3")
+STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
 # Bytes per element of parameters, gradients, and what mixed precision's optimizer keeps besides its states: a float32
 # copy of the parameters (Rajbhandari and others, "ZeRO", 2020: 2 + 2 + 12).
 PRECISIONS = {"float32": (4, 4, 0), "bfloat16, float32 copies": (2, 2, 4)}

@@ -34,7 +34,7 @@ def test_claims_whose_figures_are_words(table):
     formula, step = table.loc["memory_formula"], table.loc["step_is_shorter"]
     assert (formula["printed"], formula["recomputed"]) == ("4Ψ + KΨ/n floats", "2Ψ + 2Ψ/n floats")
     assert formula["holds"] is False
-    assert (step["printed"], step["recomputed"]) == (pytest.approx(12), "7.1 to 15.5 ms (xl), 12.2 to 26.4 ms (2.7b)")
+    assert (step["printed"], step["recomputed"]) == (pytest.approx(12), "7.1 to 15.5 ms (XL), 12.2 to 26.4 ms (2.7b)")
     assert step["holds"] is None
 
 

@@ -21,14 +21,24 @@ def saved(fused, foreach, measured=True):
 @pytest.mark.parametrize(
     ("made", "part"),
     [
-        (saved(100, 180), "**Sharding saves 100 MiB of the peak with one kernel, 180 MiB with many.**"),
-        (saved(100, 180, measured=False), "should save 100 MiB"),
+        (saved(1000, 1800), "**With one kernel, ours saves 1.05 GB of the peak; with many, 1.89 GB.**"),
+        (saved(1000, 1800, measured=False), "ours should save 1.05 GB"),
         (saved(-5, 10), "saves nothing"),
         (saved(100, 180).iloc[:1], "did not measure"),
     ],
 )
 def test_what_is_saved(made, part):
     assert part in lab.what_is_saved(made).data
+
+
+def test_torchs_saving_stands_beside_ours():
+    made = saved(1000, 1800)
+    torchs = made.assign(way="zero_redundancy", measured=[990.0, 1400.0])
+    said = lab.what_is_saved(made_from(pd.concat([torchs, made], ignore_index=True), made)).data
+    assert "**With one kernel, every sharded optimizer saves about 1.05 GB of the peak.**" in said
+    assert "With many, torch's saves 1.47 GB, ours 1.89 GB" in said
+    apart = made_from(pd.concat([torchs.assign(measured=500.0), made], ignore_index=True), made)
+    assert "**With one kernel, ours saves about 1.05 GB" in lab.what_is_saved(apart).data
 
 
 @pytest.mark.parametrize(
@@ -103,6 +113,13 @@ def test_update_times(made, part, unsaid):
     assert part in sentence and unsaid not in sentence
 
 
+def test_times_of_cpus_are_not_compared():
+    made = times()
+    said = lab.update_times(made_from(made, made, on_cpu=True)).data
+    assert "On CPUs our update takes 20.0 ms." in said and "torch's faster" not in said
+    assert "| AdamW | many kernels | unsharded | 36.0 | 0.500 | – | 140 |" in said
+
+
 def test_update_times_with_one_fused_kernel_stand_beside_those_with_many():
     made = times()
     fused = made[made["way"].isin(["unsharded", "sharded"])].assign(kernel="fused", update_ms=[20.0, 19.0])
@@ -111,10 +128,10 @@ def test_update_times_with_one_fused_kernel_stand_beside_those_with_many():
 
 
 def test_beside_zero():
-    names = ["stage", "held_gib", "sent_gb"]
-    more = table(("ours", 22.0, 12.0), ("zero1", 22.0, 8.0), columns=names)
+    names = ["stage", "held_gb", "sent_gb"]
+    more = table(("ours", 22.0, 12.0), ("zero1", 22.0, 8.0), columns=names, ranks=2)
     assert "**Ours holds as much as ZeRO-1 and sends 1.5× its bytes.**" in lab.beside_zero(more).data
-    none = table(("ours", 24.0, 0.0), ("zero1", 22.0, 0.0), columns=names)
+    none = table(("ours", 24.0, 0.0), ("zero1", 22.0, 0.0), columns=names, ranks=2)
     assert "another amount than ZeRO-1 and sends as much" in lab.beside_zero(none).data
 
 
@@ -122,7 +139,7 @@ def test_whose_peaks():
     peaks = lab.report_peaks(published("optimizer_sharding"))
     assert "The bytes of 2.7b fit" in lab.whose_peaks(peaks).data
     other = lab.whose_peaks(peaks.assign(printed_gb=[32.0, 24.0, 32.0, 24.0])).data
-    assert "The bytes of xl fit" in other
+    assert "The bytes of XL fit" in other
     assert "No model's bytes" in lab.whose_peaks(peaks.assign(printed_gb=90.0)).data
 
 

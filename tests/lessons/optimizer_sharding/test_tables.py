@@ -100,12 +100,12 @@ def test_runs_are_drawn_alone_and_one_beside_the_other(runs, guess):
 @pytest.mark.parametrize("small", ["", "small "])
 def test_other_charts(runs, small):
     checked(optimizer_sharding.balance_chart(optimizer_sharding.balance()))
-    held, times = optimizer_sharding.memory(runs[f"{small}memory"]), optimizer_sharding.steps(runs[f"{small}steps"])
+    held = optimizer_sharding.memory(runs[f"{small}memory"])
     for measured in (None, held):
         checked(optimizer_sharding.stages_chart(optimizer_sharding.by_ranks(), optimizer_sharding.stages(), measured))
     printed = published("optimizer_sharding")
     peaks, gains = optimizer_sharding.report_peaks(printed), optimizer_sharding.report_times(printed)
-    checked(optimizer_sharding.report_chart(peaks, gains, held, times))
+    checked(optimizer_sharding.report_chart(peaks, gains, held))
 
 
 @pytest.mark.parametrize("parts", [("step",), ("step", "update"), ()])

@@ -110,13 +110,13 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None):
-        """Update this rank's elements and bring everyone's home; give the closure's loss, which is asked for once."""
+        """Update this rank's elements and gather the others'; call the closure once, and return its loss."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in range(len(self.param_groups)):
-            self.place(group)  # what was unfrozen since
+            self.place(group)  # parameters unfrozen since the last step
         sent = []
         for bucket in self.buckets:
             self.update(bucket)
