@@ -173,12 +173,12 @@ _LITTLE = 0.4  # of a call in flight: what is left of it without the host
 
 
 def is_noise(times: Sequence[float]) -> bool:
-    """Say whether a larger message took clearly less time than the smallest, of those that take about as long.
+    """Say whether noise is larger than what the size adds, up to the last size that takes about as long as the first.
 
-    Takes the times of one line, by size.
+    Then one of these times, which are those of a line by size, is clearly shorter or longer than the first.
     """
-    flat = max(place for place, time in enumerate(times) if time <= FLAT * times[0])
-    return min(times[: flat + 1]) * FLAT < times[0]
+    last = max(place for place, time in enumerate(times) if time <= FLAT * times[0])
+    return not all(1 / FLAT <= time / times[0] <= FLAT for time in times[: last + 1])
 
 
 def growth_clock(times: Mapping[tuple[str, int], float]) -> str:

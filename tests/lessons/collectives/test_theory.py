@@ -17,6 +17,7 @@ from lessons.collectives.theory import (
     chunk_lengths,
     collective_seconds,
     hops,
+    is_noise,
     move,
     moved,
     ring,
@@ -100,3 +101,11 @@ def test_costs_are_the_formulas(ranks):
     assert sent_bytes(steps, size, ranks) == pytest.approx(bus_factor("all-reduce", ranks) * size)
     whole = collective_seconds("all-reduce", ranks, size, alpha_us / 1e6, rate)
     assert steps_seconds(steps, size, ranks, alpha_us / 1e6, rate) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("times", "noisy"),
+    [((1.0, 1.1, 2.0, 4.0), False), ((1.0, 0.5, 1.0), True), ((1.0, 3.0, 1.1), True), ((1.0, 2.0, 1.5), False)],
+)
+def test_noise_is_what_hides_the_size(times, noisy):
+    assert is_noise(times) == noisy
