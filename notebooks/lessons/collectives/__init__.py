@@ -2,39 +2,13 @@
 
 from labkit.engine.recordings import Recordings
 from lessons.collectives.charts import bandwidth_chart, growth_chart, reports_chart, ring_chart, times_chart
-from lessons.collectives.exercises import (
-    attempts,
-    check,
-    diagnose,
-    hint,
-    show_suspects,
-    solution,
-    suspects,
-    why_so_long,
-)
+from lessons.collectives.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.collectives.exercises import why_so_long
 from lessons.collectives.explorer import explore
 from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
-from lessons.collectives.story import (
-    beside_nccl_tests,
-    clues,
-    first_call,
-    growth,
-    in_one_minute,
-    knee,
-    libraries,
-    reached,
-    same_sums,
-    smallest,
-    start_up,
-)
-from lessons.collectives.tables import (
-    against,
-    bandwidths,
-    fits,
-    published_times,
-    rings,
-    symptoms,
-)
+from lessons.collectives.story import beside_nccl_tests, clues, first_call, growth, in_one_minute, knee, libraries
+from lessons.collectives.story import reached, same_sums, smallest, start_up
+from lessons.collectives.tables import against, bandwidths, fits, published_times, rings, symptoms
 from lessons.collectives.theory import ring
 
 _MACHINES = ("h200x2", "h200x4")

@@ -9,8 +9,8 @@ from typing import Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -45,9 +45,8 @@ def _shared(collective: str, ranks: int, *case: Any) -> float:
     return _bus(collective, ranks, *case) * ((ranks - 1) / ranks if whole else 1)
 
 
-judge_bandwidth = judge_of(
+_BUS_BANDWIDTH = compared(
     "bus_bandwidth",
-    _messages(Random(0)),
     _bus,
     (
         Mistake(
@@ -65,6 +64,16 @@ judge_bandwidth = judge_of(
     result_form="a number of GB/s",
     rule="multiply bytes over time by the factor: bytes on one link of a ring over bytes of the message",
     merit="every collective has its factor, so all of them compare with the rate of a link",
+    grade=WARM_UP,
+    cases=Cases(_messages),
+    hints=(
+        "Bytes over time is the algorithm bandwidth. How many bytes cross one link of a ring, compared with the "
+        "message?",
+        "A factor for each collective: 2(N − 1)/N for an all-reduce, all of it for a broadcast and a send, (N − "
+        "1)/N for the rest.",
+        "`share = (ranks - 1) / ranks`. Look the factor up in a dict, with `.get(collective, share)`. Return "
+        "`factor * message_bytes / seconds / 1e9`.",
+    ),
 )
 
 
@@ -156,20 +165,7 @@ def _ranks(numbers: list[int]) -> str:
 
 check = Exercises(
     "collectives",
-    Exercise(
-        "bus_bandwidth",
-        judge=judge_bandwidth,
-        grade=WARM_UP,
-        cases=Cases(_messages),
-        hints=(
-            "Bytes over time is the algorithm bandwidth. How many bytes cross one link of a ring, compared with the "
-            "message?",
-            "A factor for each collective: 2(N − 1)/N for an all-reduce, all of it for a broadcast and a send, (N − "
-            "1)/N for the rest.",
-            "`share = (ranks - 1) / ranks`. Look the factor up in a dict, with `.get(collective, share)`. Return "
-            "`factor * message_bytes / seconds / 1e9`.",
-        ),
-    ),
+    _BUS_BANDWIDTH,
     Exercise(
         "ring_step",
         judge=judge_ring,

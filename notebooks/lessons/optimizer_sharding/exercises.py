@@ -8,8 +8,8 @@ from random import Random
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import Mistake, judge_of
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -159,9 +159,23 @@ def _values_of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
     return whole
 
 
-judge_gathered = judge_of(
+def _pieces(random: Random) -> list:
+    """Return parameters cut into pieces, and these dealt out to ranks in no order."""
+    drawn = []
+    for _ in range(4):
+        sizes, pieces = [random.randint(1, 6) for _ in range(random.randint(1, 4))], []
+        for number, size in enumerate(sizes):
+            values = [float(random.randint(-9, 9)) for _ in range(size)]
+            cuts = sorted({0, size, *random.sample(range(size + 1), min(2, size))})
+            pieces += [[number, begin, end, values[begin:end]] for begin, end in pairwise(cuts)]
+        random.shuffle(pieces)
+        ranks = random.randint(2, 4)
+        drawn.append((sizes, [pieces[rank::ranks] for rank in range(ranks)]))
+    return drawn
+
+
+_GATHERED = compared(
     "gathered",
-    PIECES,
     _gathered_parameters,
     (
         Mistake(
@@ -188,22 +202,18 @@ judge_gathered = judge_of(
     result_form="a list of numbers for each parameter",
     rule="each piece belongs to its parameter, from element `begin` to `end`",
     merit="every rank's pieces are where they belong, so a checkpoint holds all of the state",
+    inputs=PIECES,
+    grade=WARM_UP,
+    cases=Cases(_pieces),
+    hints=(
+        "Take `sizes = [4]`, the piece `(0, 0, 2, [1.0, 2.0])` on rank 0 and `(0, 2, 4, [3.0, 4.0])` on rank 1. "
+        "Write down the whole moment by hand.",
+        "`whole` already has a list of zeros for each parameter. Go through all pieces of all ranks, and write "
+        "the values of each over its elements.",
+        "`whole = [[0.0] * size for size in sizes]`. For each piece `(parameter, begin, end, values)`: "
+        "`whole[parameter][begin:end] = values`.",
+    ),
 )
-
-
-def _pieces(random: Random) -> list:
-    """Return parameters cut into pieces, and these dealt out to ranks in no order."""
-    drawn = []
-    for _ in range(4):
-        sizes, pieces = [random.randint(1, 6) for _ in range(random.randint(1, 4))], []
-        for number, size in enumerate(sizes):
-            values = [float(random.randint(-9, 9)) for _ in range(size)]
-            cuts = sorted({0, size, *random.sample(range(size + 1), min(2, size))})
-            pieces += [[number, begin, end, values[begin:end]] for begin, end in pairwise(cuts)]
-        random.shuffle(pieces)
-        ranks = random.randint(2, 4)
-        drawn.append((sizes, [pieces[rank::ranks] for rank in range(ranks)]))
-    return drawn
 
 
 def _sizes(random: Random) -> list:
@@ -215,21 +225,7 @@ def _sizes(random: Random) -> list:
 
 check = Exercises(
     "optimizer_sharding",
-    Exercise(
-        "gathered",
-        PIECES,
-        judge_gathered,
-        grade=WARM_UP,
-        cases=Cases(_pieces),
-        hints=(
-            "Take `sizes = [4]`, the piece `(0, 0, 2, [1.0, 2.0])` on rank 0 and `(0, 2, 4, [3.0, 4.0])` on rank 1. "
-            "Write down the whole moment by hand.",
-            "`whole` already has a list of zeros for each parameter. Go through all pieces of all ranks, and write "
-            "the values of each over its elements.",
-            "`whole = [[0.0] * size for size in sizes]`. For each piece `(parameter, begin, end, values)`: "
-            "`whole[parameter][begin:end] = values`.",
-        ),
-    ),
+    _GATHERED,
     Exercise(
         "shards",
         SETTINGS,
