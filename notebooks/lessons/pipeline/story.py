@@ -99,7 +99,7 @@ def _above_simulated(here: pd.DataFrame) -> str:
     """Say how far this run's measured bubbles stand above the simulated ones."""
     above = (here["bubble_measured"] - here["bubble_simulated"]).max()
     if above <= _CLOSE:
-        return f" Here none is measured more than {100 * _CLOSE:.0f} points above it."
+        return f" Here no bubble is measured more than {100 * _CLOSE:.0f} points above the simulated one."
     shared = " The simulator leaves out that processes share cores." if fact(here, "small") else ""
     return f" Here the measured one is up to {100 * above:.0f} points larger than the simulated.{shared}"
 
