@@ -61,7 +61,11 @@ def test_bubbles_met():
     missed = bubbles(0.29, 0.40)
     said(pipeline.bubbles_met(missed, missed), ("misses the measured one for interleaved 1F1B.",), "within")
     near, far = (table_here(bubbles(0.29, share)) for share in (0.26, 0.60))
-    said(pipeline.bubbles_met(near, met), ("within 2.0 points", "no bubble is measured more than 5 points above"), "cores")
+    said(
+        pipeline.bubbles_met(near, met),
+        ("within 2.0 points", "no bubble is measured more than 5 points above"),
+        "cores",
+    )
     said(pipeline.bubbles_met(far, met), ("within 2.0 points", "up to 32 points larger", "share cores"), "above")
 
 
