@@ -1,41 +1,14 @@
 """Lab 03, pipeline: BERT over several GPUs; where does the time go in which no stage works, and who fills it?"""
 
 from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micro_batch_curve, timelines_chart
-from lessons.pipeline.exercises import (
-    attempts,
-    check,
-    diagnose,
-    hint,
-    show_suspects,
-    solution,
-    suspects,
-    why_streams_gain,
-)
+from lessons.pipeline.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.pipeline.exercises import why_streams_gain
 from lessons.pipeline.explorer import explore
 from lessons.pipeline.plan import AsReported, Gpus, Layers, MicroBatches, Precisions, Schedules, Splits, Trial
-from lessons.pipeline.story import (
-    best_counts,
-    bubbles_met,
-    first_entries,
-    in_one_minute,
-    memory_falls,
-    precisions_gain,
-    receives_matter,
-    reports_model,
-    same_result,
-    splits_cost,
-    streams_gain,
-)
+from lessons.pipeline.story import best_counts, bubbles_met, first_entries, in_one_minute, memory_falls, precisions_gain
+from lessons.pipeline.story import receives_matter, reports_model, same_result, splits_cost, streams_gain
 from lessons.pipeline.tables.forecast import parts, split_forecast, splits_ranked
-from lessons.pipeline.tables.throughput import (
-    as_reported,
-    equality,
-    memory,
-    precisions,
-    speedups,
-    symptoms,
-    throughput,
-)
+from lessons.pipeline.tables.throughput import as_reported, equality, memory, precisions, speedups, symptoms, throughput
 from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues, stage_gains
 from lessons.pipeline.theory.queues import RANK as ONE_QUEUE
 
