@@ -30,7 +30,10 @@ OTHER_UNIT = 100  # a guess that is wrong by more than this factor may be one in
 
 @dataclass
 class Prediction:
-    """What the reader expects: `value` in `unit`, None until one is given. Tables and charts take it as it is."""
+    """What the reader expects: `value` in `unit`, None until one is given. Tables and charts take it as it is.
+
+    A plain number has the unit "".
+    """
 
     question: str
     unit: str
@@ -64,7 +67,7 @@ class Prediction:
         if not math.isfinite(value):
             return "that is no number"
         self.value = value
-        return f"noted, {value:g} {self.unit}: it will stand on the charts below{self._keep()}"
+        return f"noted, {value:g}{self.unit and f' {self.unit}'}: it will stand on the charts below{self._keep()}"
 
     def _keep(self) -> str:
         """Keep the value; return a remark where that is not possible."""
@@ -97,11 +100,12 @@ class Prediction:
         return say(f"{guessed}: {error_of(self.value, measured, self.unit)}.", hint)
 
     def __repr__(self) -> str:
-        return f"Predict. {self.question} [{self.unit}]: " + ("skipped" if self.value is None else f"{self.value:g}")
+        unit = f" [{self.unit}]" if self.unit else ""
+        return f"Predict. {self.question}{unit}: " + ("skipped" if self.value is None else f"{self.value:g}")
 
 
 def _with_unit(value: float, unit: str) -> str:
-    return f"{_short(value, 3)} {unit}"
+    return f"{_short(value, 3)} {unit}".rstrip()
 
 
 def _short(value: float, digits: int) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, own_scales, panels, rows
+from labkit.charts.parts import Layer, own_scales, panels, rows
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -37,7 +38,8 @@ def spacing_chart(table: pd.DataFrame) -> Figure:
         style = {"color": FORMAT_COLORS[str(name)], "lw": width, "drawstyle": "steps-post", "label": name}
         ax.plot(of_format["value"], of_format["spacing"], **style)
     ax.axhline(2 * VALUE, color=canvas.INK, ls=(0, (3, 2)), lw=1)
-    beside(ax, table["value"].min(), 2 * VALUE, "above 0.02, adding 0.01 changes nothing", va="bottom")
+    text = "above 0.02, adding 0.01 changes nothing"
+    ax.text(0.01, 2 * VALUE, text, transform=ax.get_yaxis_transform(), va="bottom", fontsize=9)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set(title="Spacing of floats: a few digits, at any size")
@@ -110,6 +112,7 @@ def _scale(ax: Axes, course: pd.DataFrame) -> None:
     style = {"ms": 7, "color": FORMAT_COLORS["float16"], "label": "overflow: step skipped"}
     ax.plot(skipped["step"], skipped["scale"], "x", **style)
     ax.set_yscale("log", base=2)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(title="The scale", xlabel="step", ylabel="loss scale (log)")
     ax.grid(axis="y")
 

@@ -145,12 +145,14 @@ def scale_saves(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Markdown:
             "last loss, bfloat16": units.number(last["bfloat16"]),
         }
         before, after = zero["float16"], zero["float16 scaled"]
+        gain = 1 - last["float16 scaled"] / last["float16"]
     shown = pd.DataFrame(rows).rename_axis("finding").reset_index()
     saved = "The scale saves gradients" if before > 2 * after and before > 0.001 else "The scale saves little"
     whose = _whose(runs[-1][1])
     return verdict(
         f"**{saved}**: without it {units.percent(before)} of the weights' gradients are zero in the {whose}'s "
-        f"median step, with it {units.percent(after)}.",
+        f"median step, with it {units.percent(after)}. Its last loss is {units.percent(abs(gain))} "
+        f"{'lower' if gain > 0 else 'higher'} with it.",
         shown,
     )
 
@@ -194,9 +196,6 @@ def largest_allocation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     what = "exactly one float32 matrix of the SwiGLU" if top == matrix else "not the size of a matrix of the SwiGLU"
     made_in = recorded["phase"].iloc[0]
     what += f", made in {made_in}" + (": a gradient, no activation" if made_in == "backward" else "")
-    as_large = here.loc[here["size_mib"] == here["size_mib"].iloc[0], "phase"]
-    if made_in == "backward" and "forward" in set(as_large):
-        what += ". In this run forward makes one as large"
     shown = here.head(_LISTED).rename(columns={"size_mib": "MiB", "count": "times", "source": "text"})
     shown["text"] = [f"`{text}`" if text else "(autograd's own thread)" for text in shown["text"].fillna("")]
     return verdict(

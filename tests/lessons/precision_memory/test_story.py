@@ -129,8 +129,6 @@ def test_largest_allocation(recorded):
         "takes 100 MiB**: exactly one float32 matrix of the SwiGLU, made in backward: a gradient, no activation."
         in said
     )
-    small = table.assign(phase="forward")
-    assert "In this run forward makes one as large" in precision_memory.largest_allocation(small, table).data
     other = made_from(table, table, matrix_mib=2 * fact(table, "matrix_mib"))
     assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
 
