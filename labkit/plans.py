@@ -25,6 +25,7 @@ class TrainingPlan(Plan):
     """
 
     least: ClassVar[int] = 2
+    ALLOWED: ClassVar[dict[str, tuple]] = {"strategy": STRATEGIES + ZERO, "precision": TRAINING_PRECISIONS}
 
     warm_ups: int = 3
     repeats: int = 8
@@ -33,8 +34,6 @@ class TrainingPlan(Plan):
         if min(self.warm_ups, self.repeats) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
         for knobs in self.knobs():
-            self.require("strategy", knobs["strategy"], STRATEGIES + ZERO)
-            self.require("precision", knobs["precision"], TRAINING_PRECISIONS)
             if not 1 <= knobs["ranks"] <= self.gpus:
                 raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
             if knobs["batch"] < 1 or knobs["batch"] % knobs["ranks"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -29,9 +29,9 @@ MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a sli
 class Plan:
     """The knobs of one launch; every combination that it measures is a point.
 
-    A subclass names its `lab`, the module of its `worker`, adds knobs, checks them in `validate` and yields them
-    in `knobs`. A plan made here fits this machine or says why not; a plan read from a recorded run (`from_json`)
-    keeps the device and the GPU count of the machine that measured it.
+    A subclass names its `lab`, the module of its `worker`, adds knobs, checks them in `validate`, yields them in
+    `knobs`, and lists in ALLOWED what a point's knob may be. A plan made here fits this machine or says why not; a plan
+    read from a recorded run (`from_json`) keeps the device and the GPU count of the machine that measured it.
 
     Raises PlanError (a knob is wrong; the message lists what is allowed) or NotEnoughGpus.
     """
@@ -42,6 +42,7 @@ class Plan:
     most: ClassVar[int | None] = None  # workers that the plan can use; `sized` starts no more. None: any number
     one_node: ClassVar[bool] = False  # whether a process uses GPUs of other ranks, so that all must be on its node
     several_nodes: ClassVar[bool] = False  # whether its lesson launches it on several nodes: no agent here serves it
+    ALLOWED: ClassVar[dict[str, tuple]] = {}  # by a point's knob; a base's hold, too
     # Knobs of either size that are not the class's defaults; those of its bases hold, too. FEW: workers of a small run.
     SMALL: ClassVar[dict[str, Any]] = {}
     FULL: ClassVar[dict[str, Any]] = {}
@@ -73,6 +74,10 @@ class Plan:
             twice = "a seed comes twice, and its points cannot be told apart"
             raise PlanError(f"seeds={self.seeds!r}: {twice}: give each once")
         self.validate()
+        allowed = self.merged("ALLOWED")
+        for knobs in self.knobs() if allowed else ():
+            for name, values in allowed.items():
+                self.require(name, knobs.get(name, values[0]), values)
 
     def _settle(self, here: node.Node) -> None:
         """Choose the device and the number of workers that this machine allows."""
@@ -119,25 +124,19 @@ class Plan:
             raise PlanError(f"{name}={value!r} is not known; it is one of {', '.join(map(str, allowed))}")
 
     @classmethod
-    def require_each(cls, name: str, values: Iterable[Any], allowed: tuple) -> None:
-        """Raise PlanError, as `require`, for the first of `values` that is not one of `allowed`."""
-        for value in values:
-            cls.require(name, value, allowed)
-
-    @classmethod
     def small(cls, **knobs) -> Self:
         """Return the plan that two CPU cores measure in seconds, along the same code path."""
         few: dict[str, Any] = {} if cls.FEW is None else {"gpus": cls.few(cls.FEW)}
-        return cls(**{**few, **cls.of_size("SMALL"), "size": "small", **knobs})
+        return cls(**{**few, **cls.merged("SMALL"), "size": "small", **knobs})
 
     @classmethod
     def full(cls, **knobs) -> Self:
         """Return the plan of the published reports' size, for GPUs."""
-        return cls(**{**cls.of_size("FULL"), "size": "full", **knobs})
+        return cls(**{**cls.merged("FULL"), "size": "full", **knobs})
 
     @classmethod
-    def of_size(cls, name: str) -> dict[str, Any]:
-        """Return the knobs of a size, "SMALL" or "FULL": those of every base, a subclass's before its base's."""
+    def merged(cls, name: str) -> dict[str, Any]:
+        """Return "SMALL", "FULL" or "ALLOWED" with what every base has of it, a subclass's before its base's."""
         return dict(chain.from_iterable(vars(base).get(name, {}).items() for base in reversed(cls.__mro__)))
 
     @classmethod

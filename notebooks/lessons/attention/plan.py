@@ -29,6 +29,7 @@ class Attention(Plan):
     lab: ClassVar[str] = "attention"
     worker: ClassVar[str] = "lessons.attention.worker"
     SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"implementation": IMPLEMENTATIONS, "precision": PRECISIONS}
     most: ClassVar[int] = 1
 
     gpus: int = 1
@@ -41,8 +42,6 @@ class Attention(Plan):
     repeat_ms: int = 40  # how long a point's phase is repeated for
 
     def validate(self) -> None:
-        self.require_each("implementation", self.implementations, IMPLEMENTATIONS)
-        self.require_each("precision", self.precisions, PRECISIONS)
         for width in self.head_dims:
             if not 1 <= width <= 128:
                 raise PlanError(f"head_dim={width}: the kernels take 1 to 128")
@@ -189,16 +188,13 @@ class Trial(Attention):
     """Attentions that claim to be FlashAttention-2, and what each one shows under the same checks."""
 
     SMALL: ClassVar[dict[str, Any]] = {"sequences": (48,)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
     sequences: tuple[int, ...] = (512,)
     head_dims: tuple[int, ...] = (16,)
     precisions: tuple[str, ...] = ("float32",)
     heads: int = 2
-
-    def validate(self) -> None:
-        super().validate()
-        self.require_each("variant", self.variants, VARIANTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:

@@ -44,6 +44,7 @@ class Benchmark(Plan):
     lab: ClassVar[str] = "benchmarking"
     worker: ClassVar[str] = "lessons.benchmarking.worker"
     SMALL: ClassVar[dict[str, Any]] = {"warm_ups": 2, "repeats": 3}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"model": ("", *NAMES), "precision": PRECISIONS, "mode": MODES}
     most: ClassVar[int | None] = 1
 
     samples: ClassVar[int] = 4
@@ -55,10 +56,6 @@ class Benchmark(Plan):
     def validate(self) -> None:
         if min(self.warm_ups, self.repeats) < 1:
             raise PlanError(f"warm_ups={self.warm_ups}, repeats={self.repeats}: at least 1 each")
-        for knobs in self.knobs():
-            for knob, allowed in (("model", NAMES), ("precision", PRECISIONS), ("mode", MODES)):
-                if knobs.get(knob):
-                    self.require(knob, knobs[knob], allowed)
 
     @property
     def vocabulary(self) -> int:
@@ -115,15 +112,13 @@ class Products(Benchmark):
 
     most: ClassVar[int | None] = None
     SMALL: ClassVar[dict[str, Any]] = {"side": 1024, "precisions": ("float32",)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRODUCTS}
 
     gpus: int = 0
     side: int = 16384
     precisions: tuple[str, ...] = PRODUCTS
     warm_ups: int = 10
     repeats: int = 15
-
-    def validate(self) -> None:
-        self.require_each("precision", self.precisions, PRODUCTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for precision in self.precisions:
@@ -195,6 +190,7 @@ class Trial(Benchmark):
     """Benchmarks of one model's forward and backward, the right one and some with a bug; no size but its own."""
 
     SMALL: ClassVar[dict[str, Any]] = {"width": 192, "rows": 192}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
     width: int = 2048
@@ -208,7 +204,6 @@ class Trial(Benchmark):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
             yield {"variant": variant}
 
 

@@ -114,13 +114,13 @@ class Strategies(TrainingOverNodes):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"buckets_mb": (0.1, 0.5)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"strategy": STRATEGIES}
 
     strategies: tuple[str, ...] = STRATEGIES
     accumulation: tuple[int, ...] = (1, 4)
     buckets_mb: tuple[float, ...] = (1, 100)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        self.require_each("strategy", self.strategies, STRATEGIES)
         if "alone" in self.strategies:
             for count in self.accumulation:
                 yield self.setting("alone", UNSHAPED, count)

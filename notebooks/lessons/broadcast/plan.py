@@ -84,6 +84,7 @@ class Sweep(Tensor):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"chunks": (4, 16)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"method": METHODS}
 
     methods: tuple[str, ...] = METHODS
     memories: tuple[str, ...] = _MEMORIES
@@ -91,7 +92,6 @@ class Sweep(Tensor):
 
     def validate(self) -> None:
         super().validate()
-        self.require_each("method", self.methods, METHODS)
         for memory in self.memories:
             self.require_memory(memory)
         for chunks in self.chunks:
@@ -128,8 +128,8 @@ class Trial(Tensor):
         super().validate()
         self.require_memory(self.memory)
         self.require_chunks(self.chunks)
-        homes = [function.partition(".")[0] for function in self.functions]
-        self.require_each("function's home", homes, ("methods", "bugs", "answers"))
+        for function in self.functions:
+            self.require("function's home", function.partition(".")[0], ("methods", "bugs", "answers"))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for function in self.functions:

@@ -30,6 +30,7 @@ class Collectives(Plan):
     lab: ClassVar[str] = "collectives"
     worker: ClassVar[str] = "lessons.collectives.worker"
     SMALL: ClassVar[dict[str, Any]] = {"warm_ups": 1, "repeats": 3}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"collective": COLLECTIVES}
     FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
 
@@ -40,7 +41,6 @@ class Collectives(Plan):
     def validate(self) -> None:
         if self.gpus < 2:
             raise PlanError(f"gpus={self.gpus}: a collective needs at least two ranks")
-        self.require_each("collective", self.collectives, COLLECTIVES)
 
     @property
     def backend(self) -> str:
@@ -77,7 +77,8 @@ class Sweep(Collectives):
         available = BACKENDS if self.device == "cuda" else ("gloo",)
         object.__setattr__(self, "backends", self.backends or available)
         object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
-        self.require_each("backend", self.backends, available)
+        for backend in self.backends:
+            self.require("backend", backend, available)
         for count in self.counts:
             if not 2 <= count <= self.gpus:
                 raise PlanError(f"counts={self.counts}: with gpus={self.gpus} a count is 2 to {self.gpus}")
@@ -161,13 +162,10 @@ class Trial(Collectives):
     """Benchmarks that look right, and what gives each away; all ranks take part. A point adds variant."""
 
     SMALL: ClassVar[dict[str, Any]] = {"size_kib": 4096}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
     size_kib: int = 262144
-
-    def validate(self) -> None:
-        super().validate()
-        self.require_each("variant", self.variants, VARIANTS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:

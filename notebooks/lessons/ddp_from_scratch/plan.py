@@ -44,6 +44,7 @@ class Replicas(TransformerPlan):
     lab: ClassVar[str] = "ddp_from_scratch"
     worker: ClassVar[str] = "lessons.ddp_from_scratch.worker.steps"
     SMALL: ClassVar[dict[str, Any]] = {"bucket_mb": 0.25, "repeats": 3}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"strategy": STRATEGIES, "precision": _PRECISIONS}
 
     precision: str = "float32"
     bucket_mb: float = 25
@@ -52,9 +53,7 @@ class Replicas(TransformerPlan):
 
     def validate(self) -> None:
         super().validate()
-        self.require("precision", self.precision, _PRECISIONS)
         for knobs in self.knobs():
-            self.require("strategy", knobs["strategy"], STRATEGIES)
             if knobs["strategy"] in _IN_BUCKETS and knobs["bucket_mb"] <= 0:
                 raise PlanError(f"bucket_mb={knobs['bucket_mb']}: set a size above 0")
 
@@ -114,6 +113,7 @@ class Equality(Replicas):
     """Our strategies in awkward cases, compared with one process that sees every rank's samples."""
 
     SMALL: ClassVar[dict[str, Any]] = {"bucket_mb": _TINY_MB, "steps": 2}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"strategy": OURS, "case": CASES}
 
     strategies: tuple[str, ...] = OURS
     cases: tuple[str, ...] = CASES
@@ -122,15 +122,15 @@ class Equality(Replicas):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for case in self.cases:
-            self.require("case", case, CASES)
             for strategy in self.strategies:
-                self.require("strategy", strategy, OURS)
                 yield self.setting(strategy) | {"case": case}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Replicas):
     """Bucketed replicas whose last rank is late: correct ones, and some with a bug."""
+
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
     hidden: int = 256
@@ -142,5 +142,4 @@ class Trial(Replicas):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
             yield self.setting("bucketed") | {"variant": variant}

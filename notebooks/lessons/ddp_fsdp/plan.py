@@ -80,7 +80,7 @@ class BertPlan(TrainingPlan):
     def small(cls, **knobs: Any) -> Self:
         """Return a plan of seconds; a batch that does not divide among the workers is cut to one that does."""
         gpus = knobs.get("gpus") or cls.few(2)
-        batches = _divisible(cls.of_size("SMALL")["batches"], gpus)
+        batches = _divisible(cls.merged("SMALL")["batches"], gpus)
         return super().small(**{"gpus": gpus, "batches": batches} | knobs)
 
     @classmethod
@@ -155,15 +155,12 @@ class Zero(BertPlan):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"batches": (8,), "repeats": 3}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"limits": ("", "default", "zero")}  # "": of other strategies than zero3
 
     batches: tuple[int, ...] = (64,)
     seeds: tuple[int, ...] = (0,)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full")
     limits: str = "default"
-
-    def validate(self) -> None:
-        super().validate()
-        self.require("limits", self.limits, ("default", "zero"))
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for strategy in self.strategies:
@@ -194,6 +191,7 @@ class Trial(BertPlan):
         "warm_ups": 1,
         "repeats": 1,
     }
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     batches: tuple[int, ...] = (12,)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
@@ -205,6 +203,5 @@ class Trial(BertPlan):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
             for strategy in self.strategies if variant == "right" else (BY_HAND.get(variant, "ddp"),):
                 yield self.setting(strategy) | {"variant": variant}

@@ -49,15 +49,13 @@ class Sharding(TransformerPlan):
     lab: ClassVar[str] = "optimizer_sharding"
     worker: ClassVar[str] = "lessons.optimizer_sharding.worker"
     SMALL: ClassVar[dict[str, Any]] = {"bucket_mib": 0.25, "repeats": 3}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"way": WAYS, "optimizer": OPTIMIZERS, "kernel": KERNELS}
 
     bucket_mib: float = 512
 
     def validate(self) -> None:
         super().validate()
         for knobs in self.knobs():
-            self.require("way", knobs["way"], WAYS)
-            self.require("optimizer", knobs["optimizer"], OPTIMIZERS)
-            self.require("kernel", knobs["kernel"], KERNELS)
             if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
                 raise PlanError(f"bucket_mib={knobs['bucket_mib']}: set a size above 0")
 
@@ -102,6 +100,7 @@ class Equality(Sharding):
 
     SMALL: ClassVar[dict[str, Any]] = _TINY
     FULL: ClassVar[dict[str, Any]] = _TINY | {"samples": 2}  # equality asks for no large model
+    ALLOWED: ClassVar[dict[str, tuple]] = {"case": CASES}
 
     cases: tuple[str, ...] = CASES
     optimizers: tuple[str, ...] = OPTIMIZERS
@@ -109,8 +108,6 @@ class Equality(Sharding):
 
     def validate(self) -> None:
         super().validate()
-        for knobs in self.knobs():
-            self.require("case", knobs["case"], CASES)
         if self.gpus < 2:
             raise PlanError(f"gpus={self.gpus}: nothing can be shared out to fewer than 2")
 
@@ -128,11 +125,11 @@ class Trial(Sharding):
 
     SMALL: ClassVar[dict[str, Any]] = _TINY
     FULL: ClassVar[dict[str, Any]] = _TINY  # a bug needs no large model to show
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)
     steps: int = 5
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
             yield self.setting("sharded", "adamw") | {"variant": variant}

@@ -42,7 +42,7 @@ class OneGpu(TransformerPlan):
     most: ClassVar[int] = 1
     SMALL: ClassVar[dict[str, Any]] = _SMALL
     FEW: ClassVar[int | None] = None
-    ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS}  # by a point's knob
+    ALLOWED: ClassVar[dict[str, tuple]] = {"precision": PRECISIONS}
 
     gpus: int = 1
     hidden: int = _HIDDEN
@@ -50,12 +50,6 @@ class OneGpu(TransformerPlan):
     layers: int = _LAYERS
     heads: int = _HEADS
     samples: int = 4
-
-    def validate(self) -> None:
-        super().validate()
-        for knobs in self.knobs():
-            for name, allowed in self.ALLOWED.items():
-                self.require(name, knobs.get(name, allowed[0]), allowed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ class Network(Plan):
     lab: ClassVar[str] = "scaling"
     worker: ClassVar[str] = "lessons.scaling.worker"
     SMALL: ClassVar[dict[str, Any]] = _SMALL
+    ALLOWED: ClassVar[dict[str, tuple]] = {"loader": LOADERS}
     FEW: ClassVar[int | None] = 2
 
     width: int = RESNET["width"]
@@ -56,7 +57,6 @@ class Network(Plan):
                 raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
             if not 1 <= knobs["batch"] <= self.training:
                 raise PlanError(f"batch={knobs['batch']}: there are {self.training} images to train on")
-            self.require("loader", knobs["loader"], LOADERS)
 
     def setting(
         self, ranks: int, gpu_batch: int, *, loader: str = "device", precision: str = "float32", **more: Any
@@ -122,6 +122,7 @@ class Accuracy(Network):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "reference_batch": 8, "epochs": 2, "seeds": (0,)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"training": TRAININGS}
 
     seeds: tuple[int, ...] = (0, 1, 2)
     trainings: tuple[str, ...] = TRAININGS
@@ -132,7 +133,6 @@ class Accuracy(Network):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for training in self.trainings:
-            self.require("training", training, TRAININGS)
             if (self.gpus > 1 or training in TRAININGS[:2]) and (self.device == "cuda" or training != "sync_bn"):
                 yield self._training(training)
 
@@ -173,6 +173,7 @@ class Trial(Network):
     """A short training with its clock and its validation: right, or with one of the lab's bugs."""
 
     SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "training": 96, "testing": 48}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     training: int = 4096
     testing: int = 1024
@@ -182,5 +183,4 @@ class Trial(Network):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
             yield self.setting(self.gpus, self.gpu_batch, variant=variant)

@@ -31,7 +31,6 @@ LADDER = {  # from the report's configuration up, a rung changes one knob and ke
 }
 _WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
 _COMPILED = ("no", "blocks", "whole", "by hand", "by hand, float8")
-_CHOICES = {"attention": ("plain", "fused"), "synced": ("every", "last"), "compiled": _COMPILED}
 _ROWS = 128  # a padded vocabulary is a multiple of it, so that tensor cores need no remainder
 _SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 32}
 _SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
@@ -50,6 +49,11 @@ class GptPlan(TrainingPlan):
     lab: ClassVar[str] = "sharding"
     worker: ClassVar[str] = "lessons.sharding.worker"
     SMALL: ClassVar[dict[str, Any]] = _SMALL
+    ALLOWED: ClassVar[dict[str, tuple]] = {
+        "attention": ("plain", "fused"),
+        "synced": ("every", "last"),
+        "compiled": _COMPILED,
+    }
     FEW: ClassVar[int | None] = 2
     LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
 
@@ -69,8 +73,6 @@ class GptPlan(TrainingPlan):
             raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
         super().validate()
         for knobs in self.knobs():
-            for name, allowed in _CHOICES.items():
-                self.require(name, knobs[name], allowed)
             if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
                 raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
 
@@ -221,6 +223,7 @@ class Losses(GptPlan):
     """Twenty steps on the same batches: under each strategy, with activations recomputed, with gradients compressed."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 5, "occurring": 50}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"option": OPTIONS}
 
     variants: tuple[tuple[str, str], ...] = (
         ("single", ""),
@@ -240,7 +243,6 @@ class Losses(GptPlan):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for strategy, option in self.variants:
-            self.require("option", option, OPTIONS)
             ranks, batch = 1 if strategy == "single" else self.gpus, self.micro_batch * self.gpus
             yield self.setting(strategy, ranks, batch=batch, compiled="no") | {"option": option}
 
@@ -299,6 +301,7 @@ class Trial(GptPlan):
     """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
     FULL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
 
     variants: tuple[str, ...] = ("right",)
@@ -312,7 +315,6 @@ class Trial(GptPlan):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
-            self.require("variant", variant, VARIANTS)
             for strategy in self.strategies if variant == "right" else ("fsdp_full",):
                 point = self.setting(strategy, self.gpus, times=self.times, compiled="no")
                 yield point | _WRONG.get(variant, {}) | {"variant": variant}

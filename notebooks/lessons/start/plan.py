@@ -85,15 +85,13 @@ class LaunchCost(Plan):
 
     lab: ClassVar[str] = "start"
     worker: ClassVar[str] = "lessons.start.worker.bert"
+    ALLOWED: ClassVar[dict[str, tuple]] = {"way": WAYS}
     measured_by: ClassVar[str] = "labkit.tools.bench"  # on the host: it is no launch, but several
 
     pairs: int = 6
     sweep_points: int = 20
     reading_s: float = 20.0  # a page between the set-up cell and the first launch
     ways: tuple[str, ...] = WAYS
-
-    def validate(self) -> None:
-        self.require_each("way", self.ways, WAYS)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for pair in range(self.pairs):

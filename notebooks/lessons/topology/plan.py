@@ -24,6 +24,7 @@ class Copies(Plan):
     lab: ClassVar[str] = "topology"
     worker: ClassVar[str] = "lessons.topology.worker"
     SMALL: ClassVar[dict[str, Any]] = {"mib": 16, "warm_ups": 2, "repeats": 5, "numa": (0,)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"memory": _MEMORIES}
     FEW: ClassVar[int | None] = 4
     one_node: ClassVar[bool] = True
 
@@ -36,7 +37,6 @@ class Copies(Plan):
     def validate(self) -> None:
         if min(self.mib, self.repeats) < 1 or self.warm_ups < 0:
             raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
-        self.require_each("memory", self.memories, _MEMORIES)
         if not self.numa:
             numbers = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
             object.__setattr__(self, "numa", numbers)
