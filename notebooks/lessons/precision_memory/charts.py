@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
@@ -112,7 +111,7 @@ def _scale(ax: Axes, course: pd.DataFrame) -> None:
     style = {"ms": 7, "color": FORMAT_COLORS["float16"], "label": "overflow: step skipped"}
     ax.plot(skipped["step"], skipped["scale"], "x", **style)
     ax.set_yscale("log", base=2)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.locator_params(axis="x", integer=True)
     ax.set(title="The scale", xlabel="step", ylabel="loss scale (log)")
     ax.grid(axis="y")
 
