@@ -5,8 +5,16 @@ from lessons.accounting.charts import splits_chart
 from lessons.accounting.exercises import accounts, attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.accounting.exercises import why_one_unit
 from lessons.accounting.explorer import explore
-from lessons.accounting.story import best_split, bound_enough, enough_shards, in_one_minute, largest_kind, least_batch
+from lessons.accounting.story import (
+    best_split,
+    bound_enough,
+    derived,
+    enough_shards,
+    in_one_minute,
+    largest_kind,
+    least_batch,
+)
 from lessons.accounting.story import needed_strategy, turned_knobs, what_a_label_means
-from lessons.accounting.tables import bounds, derivation, drivers, fit, knobs, labels, machines, measured, over_devices
+from lessons.accounting.tables import bounds, drivers, fit, knobs, labels, machines, measured, over_devices
 from lessons.accounting.tables import over_tokens, parts, splits
 from lessons.accounting.theory import XXL, Model

@@ -45,7 +45,7 @@ def upside_down() -> dict[str, float]:
 
 
 def _bound() -> float:
-    return least_tokens(COURSE_MESH, XXL, at_once=False)
+    return least_tokens(COURSE_MESH, XXL, together=False)
 
 
 ACCOUNTS = {account.__name__: account for account in (right, mixed_units, gradients_twice, bits_for_bytes, upside_down)}

@@ -162,7 +162,7 @@ def _mark(row: pd.Series) -> str:
     return "–" if row["status"] == "no bfloat16" else "×"
 
 
-_WAYS = {"at once": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[5], "s")}
+_WAYS = {"together": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[3], "s")}
 
 
 def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
@@ -216,10 +216,10 @@ def splits_chart(table: pd.DataFrame) -> Figure:
     from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
     figure, ax = canvas.canvas(height=3.9)
-    for name, column in (("at once", "at_once"), ("in turn", "in_turn")):
+    for name, column in (("together", "together"), ("in turn", "in_turn")):
         color, marker = _WAYS[name]
         ax.plot(table["tensor"], table[column], color=color, marker=marker, lw=1.5, ms=6, label=name)
-    never = table[table["at_once"].isna()]["tensor"]
+    never = table[table["together"].isna()]["tensor"]
     if len(never):
         ax.axvspan(
             never.min() / 2**0.5,
@@ -245,7 +245,7 @@ def splits_chart(table: pd.DataFrame) -> Figure:
 
 
 _COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
-_LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[5], "ICI": canvas.SERIES[6]}
+_LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[3], "ICI": canvas.SERIES[6]}
 
 
 def machines_chart(table: pd.DataFrame) -> Figure:

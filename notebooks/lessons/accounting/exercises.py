@@ -115,9 +115,9 @@ _DEVICES_NEEDED = compared(
 )
 
 
-def _least_batch(*setting: Any, at_once: bool = False, **changed: Any) -> float | None:
+def _least_batch(*setting: Any, together: bool = False, **changed: Any) -> float | None:
     """Return the least batch of a setting as asked for: sent in turn, None where no batch is enough."""
-    least = least_tokens(replace(Mesh(*setting[1:]), **changed), Model(_D_MODEL, setting[0], blocks=1), at_once)
+    least = least_tokens(replace(Mesh(*setting[1:]), **changed), Model(_D_MODEL, setting[0], blocks=1), together)
     return None if least == inf else least
 
 
@@ -149,7 +149,7 @@ _WRONG_BATCHES: dict[str, tuple[Callable[..., Any], str]] = {
         lambda *setting: _least_batch(*setting, axis_bytes_per_s=setting[-1] / 2),
         "that takes half of `bytes_per_s`, which counts both directions",
     ),
-    "at_once": (
+    "together": (
         _unchecked_batch(0),
         "that is for weights and activations sent at the same time; here they are sent in turn",
     ),
@@ -195,7 +195,7 @@ def accounts(names: Iterable[str]) -> pd.DataFrame:
     rows = [ACCOUNTS[name]() for name in names]
     table = pd.DataFrame(rows, index=list(ascii_uppercase[: len(rows)]))
     table[list(KINDS)] = table[list(KINDS)] / GB
-    return table.rename(columns={kind: f"{kind}_gb" for kind in KINDS}).round(1)
+    return table.rename(columns={kind: f"{kind}_gb" for kind in KINDS}).round(1).astype({"tokens": int})
 
 
 def verdict_of(name: str, account: dict[str, float]) -> Verdict:

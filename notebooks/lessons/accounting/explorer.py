@@ -48,12 +48,12 @@ def _fits(model: Model, sizes: dict[str, float], device_gb: float) -> str:
 
 
 def _bound(model: Model, mesh: Mesh, tokens: int) -> str:
-    at_once, in_turn = (least_tokens(mesh, model, way) for way in (True, False))
-    if at_once == math.inf:
+    together, in_turn = (least_tokens(mesh, model, way) for way in (True, False))
+    if together == math.inf:
         return "<b>No batch is compute-bound</b>: activations alone take longer than computing."
-    least = [units.count(round(bound)) for bound in (at_once, in_turn)]
-    sentence = f"Compute-bound from {least[0]} tokens (at once), {least[1]} (in turn)"
-    reached = "both ways" if tokens >= in_turn else "at once" if tokens >= at_once else "neither way"
+    least = [units.count(round(bound)) for bound in (together, in_turn)]
+    sentence = f"Compute-bound from {least[0]} tokens (together), {least[1]} (in turn)"
+    reached = "both ways" if tokens >= in_turn else "together" if tokens >= together else "neither way"
     return f"{sentence}; with {units.count(tokens)}: <b>{reached}</b>."
 
 
@@ -101,8 +101,8 @@ def _curves(model: Model, mesh: Mesh) -> list[str]:
 def _crossings(model: Model, mesh: Mesh) -> list[str]:
     """Return a dot per way to communicate, on the computing's line, where computing begins to cover it."""
     parts = []
-    for at_once, color in ((True, canvas.SERIES[2]), (False, canvas.SERIES[5])):
-        if _TOKENS[0] <= (least := least_tokens(mesh, model, at_once)) <= _TOKENS[1]:
+    for together, color in ((True, canvas.SERIES[2]), (False, canvas.SERIES[3])):
+        if _TOKENS[0] <= (least := least_tokens(mesh, model, together)) <= _TOKENS[1]:
             y = _y(1e3 * times(mesh, model, least).math_s)
             parts.append(f'<circle cx="{_x(least):.1f}" cy="{y:.1f}" r="5" fill="{color}"/>')
     return parts

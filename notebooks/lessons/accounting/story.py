@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, isnan
 
 import pandas as pd
 from IPython.display import Markdown
@@ -93,7 +93,8 @@ def needed_strategy(table: pd.DataFrame) -> Markdown:
     most = fits.loc[fits["fewest"].idxmax()]
     least = fits[(fits["model"] == most["model"])]["fewest"].min()
     if most["fewest"] > 4 * least:
-        sentence += " Where the part that is not sharded nearly fills a GPU, more GPUs hardly help."
+        count = units.count(most["fewest"])
+        sentence += f" Where it takes {count} GPUs, what is not sharded nearly fills each: more hardly help."
     return verdict(sentence, shown, summary="Which strategy first fits which model")
 
 
@@ -112,7 +113,7 @@ def least_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
 
 def best_split(splits: pd.DataFrame) -> Markdown:
     """Say which split of the devices needs the least batch, and from where on none is enough; takes `splits`."""
-    never = splits[splits["at_once"].isna()]["tensor"]
+    never = splits[splits["together"].isna()]["tensor"]
     if splits["in_turn"].isna().all():
         return verdict("**No split is ever compute-bound.**")
     best = splits.loc[splits["in_turn"].idxmin(), "tensor"]
@@ -125,17 +126,22 @@ def best_split(splits: pd.DataFrame) -> Markdown:
 
 
 def turned_knobs(knobs: pd.DataFrame) -> Markdown:
-    """Say which knob lowers and which raises the bound most; takes `knobs`."""
+    """Return the bounds with each knob turned; say which lowers and which raises it most. Takes `knobs`."""
     rest = knobs.iloc[1:]
     lowest, highest = rest.loc[rest["times"].idxmin()], rest.loc[rest["times"].idxmax()]
     best = " or ".join(rest.loc[rest["times"].round(6) == round(lowest["times"], 6), "knob"])
+    heads = {"knob": "knob", "devices": "devices", "together": "together, tokens", "in_turn": "in turn, tokens"}
+    heads |= {"in_turn_per_device": "in turn, per device", "times": "× the first row"}
+    shown = knobs.rename(columns=heads)
+    for column in list(heads.values())[2:5]:
+        shown[column] = [units.count(round(tokens)) if isfinite(tokens) else "–" for tokens in shown[column]]
     sentences = [
         f"**Most lowers it: {best}, {units.times(lowest['times'])}.**" if lowest["times"] < 1 else "Nothing lowers it.",
         f"**Most raises it: {highest['knob']}, {units.times(highest['times'])}.**"
         if highest["times"] > 1
         else "Nothing raises it.",
     ]
-    return verdict(" ".join(sentences))
+    return Markdown(f"{as_table(shown)}\n\n{' '.join(sentences)}")
 
 
 def bound_enough(table: pd.DataFrame) -> Markdown:
@@ -163,13 +169,22 @@ def bound_enough(table: pd.DataFrame) -> Markdown:
         return verdict(f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more.", shown)
     beyond = (short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)).any()
     cause = (
-        "With nothing hidden the parts explain less: something in none of them takes time, too."
+        "A step takes longer than its parts add up to: something in none of them takes time, too."
         if beyond
         else "Their parts add up to that."
     )
     share = units.percent(_FULL)
     kept = f"{len(short)} of {len(above)} settings above it keep less than {share}"
     return verdict(f"**The bound is not sufficient: {kept}.** {cause}", shown)
+
+
+def derived(published: pd.DataFrame) -> Markdown:
+    """Return the derivation of the compute-bound batch, step by step, ours and the report's; takes its figures."""
+    steps = tables.derivation(published)
+    for whose in ("ours", "report"):
+        steps[whose] = ["–" if isnan(value) else units.number(value, 4) for value in steps[whose]]
+    steps["same"] = steps["same"].map({True: "✔", False: "✘", "–": "–"})
+    return Markdown(as_table(steps))
 
 
 def in_one_minute(trained: pd.DataFrame) -> Markdown:

@@ -142,7 +142,7 @@ def fit(
 
 
 _BOOK = "theory: How to Scale Your Model (2025), part 5; nothing measured"
-_OVERLAPS = {"at once": True, "in turn": False}
+_OVERLAPS = {"together": True, "in turn": False}
 _KNOBS = {
     "as asked": {},
     "links twice as fast": {"axis_bytes_per_s": 2 * Mesh.axis_bytes_per_s},
@@ -160,20 +160,20 @@ _BESIDE = 8  # GPUs in a node
 def over_tokens(mesh: Mesh = COURSE_MESH) -> pd.DataFrame:
     """Return a row per batch (tokens in all): ms to compute one block's forward, gather weights, exchange activations.
 
-    Facts: `bounds`, the batch from which it is compute-bound by way (at once, in turn).
+    Facts: `bounds`, the batch from which it is compute-bound by way (together, in turn).
     """
     rows = [(tokens, *(1e3 * seconds for seconds in times(mesh, XXL, tokens))) for tokens in np.geomspace(1e3, 1e6, 61)]
     table = pd.DataFrame(rows, columns=["tokens", "math_ms", "fsdp_ms", "tensor_ms"])
     return of_source(
-        table, _BOOK, bounds={name: least_tokens(mesh, XXL, at_once) for name, at_once in _OVERLAPS.items()}
+        table, _BOOK, bounds={name: least_tokens(mesh, XXL, together) for name, together in _OVERLAPS.items()}
     )
 
 
 def bounds(mesh: Mesh = COURSE_MESH) -> pd.DataFrame:
     """Return a row per way to communicate: the least tokens in all and per device, and GB per device then."""
     rows = []
-    for name, at_once in _OVERLAPS.items():
-        tokens = least_tokens(mesh, XXL, at_once)
+    for name, together in _OVERLAPS.items():
+        tokens = least_tokens(mesh, XXL, together)
         gb = math.inf
         if tokens < math.inf:
             gb = float(number_in("GB", sum(held(XXL, ceil(tokens / mesh.fsdp), mesh.fsdp, mesh.tensor).values())))
@@ -187,9 +187,9 @@ def knobs() -> pd.DataFrame:
     rows = []
     for name, turned in _KNOBS.items():
         other = replace(COURSE_MESH, **turned)
-        at_once, in_turn = (least_tokens(other, XXL, way) for way in _OVERLAPS.values())
-        rows.append((name, other.devices, at_once, in_turn, in_turn / other.devices))
-    table = pd.DataFrame(rows, columns=["knob", "devices", "at_once", "in_turn", "in_turn_per_device"])
+        together, in_turn = (least_tokens(other, XXL, way) for way in _OVERLAPS.values())
+        rows.append((name, other.devices, together, in_turn, in_turn / other.devices))
+    table = pd.DataFrame(rows, columns=["knob", "devices", "together", "in_turn", "in_turn_per_device"])
     table["times"] = table["in_turn"] / table["in_turn"].iloc[0]
     return of_source(table, _BOOK)
 
@@ -200,7 +200,7 @@ def splits(devices: int = 64) -> pd.DataFrame:
     for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
         other = replace(COURSE_MESH, fsdp=devices // tensor, tensor=tensor)
         rows.append((tensor, other.fsdp, *(least_tokens(other, XXL, way) for way in _OVERLAPS.values())))
-    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "at_once", "in_turn"]).replace(math.inf, float("nan"))
+    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "together", "in_turn"]).replace(math.inf, float("nan"))
     return of_source(table, _BOOK, devices=devices)
 
 
@@ -318,7 +318,7 @@ def derivation(published: pd.DataFrame) -> pd.DataFrame:
     mesh, printed = COURSE_MESH, published.set_index("quantity")["value"]
     per_token_times = times(mesh, XXL, 1)
     computing_s = 2 * XXL.d_model * XXL.d_ff / mesh.flop_per_s  # the report's, per token
-    least = least_tokens(mesh, XXL, at_once=False)
+    least = least_tokens(mesh, XXL, together=False)
     exact, rounded = (
         per_token_times.fsdp_s / (per_token - per_token_times.tensor_s)
         for per_token in (computing_s, printed["seconds of computing per token as rounded"])

@@ -95,8 +95,10 @@ COURSE_MODELS = {
     for name, (d_model, d_ff, blocks, heads) in SIZES.items()
 }
 # Radford and others, 2019; Touvron and others, "Llama 2", 2023; Grattafiori and others, "The Llama 3 Herd", 2024
-MODELS = COURSE_MODELS | {
-    "GPT-2 XL": Model(1600, 6400, 48, 25, vocabulary=50257, tied=True),
+_GPT_2_XL = Model(1600, 6400, 48, 25, vocabulary=50257, tied=True)
+_LARGER = ("xl", "2.7b")  # than GPT-2 XL: rows are in the order of their sizes
+MODELS = {name: model for name, model in COURSE_MODELS.items() if name not in _LARGER} | {"GPT-2 XL": _GPT_2_XL}
+MODELS |= {name: COURSE_MODELS[name] for name in _LARGER} | {
     "7 B": Model(4096, 11008, 32, 32, matrices=3, vocabulary=32_000),
     "13 B": Model(5120, 13824, 40, 40, matrices=3, vocabulary=32_000),
     "70 B": Model(8192, 28672, 80, 64, 8, matrices=3, vocabulary=32_000),
@@ -146,7 +148,7 @@ def zero_held(
 ) -> dict[str, Fraction]:
     """Return the bytes per GPU by KINDS and "gathered" under one of STRATEGIES, with `tokens` on each GPU.
 
-    All that is counted is taken to be there at once. Not counted are DDP's buckets, the activations' gradients and
+    All that is counted is taken to be there simultaneously. Not counted: DDP's buckets, the activations' gradients and
     logits in float32. "bfloat16" has weights, gradients and activations in two bytes, and twelve of float32 states;
     both precisions have 16 bytes a parameter.
     """
@@ -223,12 +225,12 @@ def times(mesh: Mesh, model: Model, tokens: float) -> Times:
     )
 
 
-def least_tokens(mesh: Mesh, model: Model, at_once: bool = True) -> float:
+def least_tokens(mesh: Mesh, model: Model, together: bool = True) -> float:
     """Return the tokens in all from which computing covers communication; infinite where it never does.
 
-    `at_once`: weights and activations travel at the same time, on axes of their own, and the longer is to be covered.
+    `together`: weights and activations travel at the same time, on axes of their own, and the longer is to be covered.
     Else they travel in turn, and their sum is.
     """
     per_token = times(mesh, model, 1)
-    left = per_token.math_s - (0 if at_once else per_token.tensor_s)
+    left = per_token.math_s - (0 if together else per_token.tensor_s)
     return per_token.fsdp_s / left if per_token.math_s > per_token.tensor_s else math.inf

@@ -59,7 +59,7 @@ def test_batch_chart(mesh, guess):
 def test_splits_chart(devices):
     table = accounting.splits(devices)
     figure = checked(accounting.splits_chart(table))
-    assert bool(figure.axes[0].patches) == table["at_once"].isna().any()
+    assert bool(figure.axes[0].patches) == table["together"].isna().any()
 
 
 @pytest.mark.parametrize("node", [CPU, gpu_node(2)])

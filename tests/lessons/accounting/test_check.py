@@ -121,7 +121,7 @@ def batch(**changes):
         (batch(axes=lambda m_x, m_y: (m_x, 1)), {"no_m_y"}),
         (batch(axes=lambda m_x, m_y: (m_y, m_x)), {"swapped"}),
         (batch(link=0.5), {"one_way"}),
-        (batch(sign=0), {"at_once"}),
+        (batch(sign=0), {"together"}),
         (batch(sign=-1), {"added"}),
         (batch(each=True), {"a_device"}),
         (batch(guard=False), {"never"}),

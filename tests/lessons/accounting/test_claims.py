@@ -5,7 +5,7 @@ import pytest
 from labkit.claims import claims
 from labkit.tables.published import published
 from lessons import accounting
-from lessons.accounting import theory
+from lessons.accounting import tables, theory
 from lessons.accounting.claims import agrees
 from lessons.accounting.theory import XXL
 
@@ -44,8 +44,8 @@ def test_the_mistakes_that_reasons_name_give_what_is_printed(table):
     assert theory.smallest_fsdp(XXL, 0, theory.bytes_of(95, "GiB")) - 1 == table.loc["shards", "printed"]
     half_the_blocks_gib = XXL.blocks / 2 * XXL.d_model * 2 / 2**30
     assert half_the_blocks_gib == pytest.approx(table.loc["activations_per_device", "printed"], abs=5e-4)
-    assert theory.least_tokens(accounting.theory.COURSE_MESH, XXL, at_once=True) / 64 == pytest.approx(319, abs=0.5)
-    with_rounded_compute = accounting.derivation(published("communication_accounting"))["report"].iloc[-2]
+    assert theory.least_tokens(accounting.theory.COURSE_MESH, XXL, together=True) / 64 == pytest.approx(319, abs=0.5)
+    with_rounded_compute = tables.derivation(published("communication_accounting"))["report"].iloc[-2]
     assert int(with_rounded_compute) == table.loc["compute_bound_batch", "printed"]
 
 

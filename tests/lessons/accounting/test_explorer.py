@@ -33,10 +33,10 @@ def test_curves_run_from_a_thousand_tokens_to_a_million():
         assert [float(low), float(high)] == pytest.approx(wanted, abs=0.1)
 
 
-@pytest.mark.parametrize(("tokens", "reached"), [(1000, "neither way"), (22000, "at once"), (30000, "both ways")])
+@pytest.mark.parametrize(("tokens", "reached"), [(1000, "neither way"), (22000, "together"), (30000, "both ways")])
 def test_what_a_batch_reaches_is_said(tokens, reached):
     html = picture(XXL, COURSE_MESH, tokens, 95)
-    assert f"<b>{reached}</b>" in html and "20 444 tokens (at once), 25 302 (in turn)" in html
+    assert f"<b>{reached}</b>" in html and "20 444 tokens (together), 25 302 (in turn)" in html
     assert html.count("<circle") == 2
 
 

@@ -55,7 +55,7 @@ def test_which_strategy_is_needed():
 def test_a_bound_is_a_least_batch():
     bounds, times = accounting.bounds(), accounting.over_tokens()
     assert (
-        "20 444 tokens sent at once and 25 302 tokens sent in turn: a least"
+        "20 444 tokens sent together and 25 302 tokens sent in turn: a least"
         in accounting.least_batch(bounds, times).data
     )
     turned = made_from(times, fsdp_ms=times["tokens"] ** 2)

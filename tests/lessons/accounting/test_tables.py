@@ -8,6 +8,7 @@ from made import CPU, gpu_node
 from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import accounting, sharding
+from lessons.accounting import tables
 from lessons.accounting.theory import MODELS, Mesh
 
 PRINTED = published("communication_accounting")
@@ -108,8 +109,8 @@ def test_knobs_turn_the_bound_the_right_way():
 def test_splits():
     table = accounting.splits().set_index("tensor")
     assert (table.index * table["fsdp"] == 64).all()
-    assert table["in_turn"].idxmin() == 8 and table["at_once"].idxmin() == 16
-    assert table.index[table["at_once"].isna()].tolist() == [32, 64]
+    assert table["in_turn"].idxmin() == 8 and table["together"].idxmin() == 16
+    assert table.index[table["together"].isna()].tolist() == [32, 64]
     assert table.loc[4, "in_turn"] == pytest.approx(25301.71, abs=0.01)
 
 
@@ -143,7 +144,7 @@ def test_measured_is_the_recorded_runs_own(trained):
 
 
 def test_the_derivation_differs_from_the_reports_in_one_step():
-    table = accounting.derivation(PRINTED).set_index("step")
+    table = tables.derivation(PRINTED).set_index("step")
     assert table["same"].tolist() == [True, True, False, False, "–", False]
     compute = table.loc["compute, ns per token"]
     assert compute["report"] / compute["ours"] == pytest.approx(32), "64 devices, and one of two matrices"
