@@ -53,9 +53,9 @@ def strategies_run(folder, *, device="cuda", gpus=4, size="full", step_ms=None, 
     return made_run(folder, plan, lambda point: (STEP_MS | (step_ms or {}))[point.strategy], **more)
 
 
-def knobs_run(folder, rates=(290, 293, 750, 1700, 1600), *, size="full", failed=(), **knobs):
+def knobs_run(folder, rates=(290, 293, 750, 1700, 1600), *, device="cuda", size="full", failed=(), **knobs):
     """Write a ladder of these samples a second."""
-    plan = Knobs(device="cuda", gpus=4, size=size, repeats=3, warm_ups=1, seeds=(0,), **knobs)
+    plan = Knobs(device=device, gpus=4, size=size, repeats=3, warm_ups=1, seeds=(0,), **knobs)
     at = dict(zip(plan.steps, rates, strict=False))
     return made_run(folder, plan, lambda point: 64e3 / at[point.knob], failed=failed)
 

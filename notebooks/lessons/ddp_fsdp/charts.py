@@ -9,7 +9,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.parts import Layer, run_panels
-from labkit.provenance import fact, sources
+from labkit.provenance import fact, is_recorded, sources
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LIBRARIES = {"torch": canvas.SERIES[0], "DeepSpeed": canvas.SERIES[2]}
+_HOLLOW: Any = {"marker": "D", "facecolors": "none", "edgecolors": canvas.INK, "zorder": 2}
 _MARKERS = "^v"  # one per report
 _LIMITS = {"zero": ", limits 0", "default": ", default limits", "": ""}
 
@@ -55,7 +55,7 @@ def ledger_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
             ends = max(ends, rows["peak"].max() if rows["peak"].notna().any() else 0)
         if len(layers) > 1:
             behind = _largest(layers[0].table).set_index("strategy").reindex(rows["strategy"])["peak"]
-            ax.scatter(behind / scale, places, marker="D", s=70, color=canvas.RECORDED, label="recorded peak", zorder=2)
+            ax.scatter(behind / scale, places, s=70, label="recorded peak", **_HOLLOW)
         batch = f", batch {rows['batch'].iloc[0]}" if "batch" in rows else ""
         ax.set(title=f"{_title(layers)}{batch}", xlabel=f"memory per GPU, {unit}")
         if ax is axes[-1]:
@@ -130,7 +130,7 @@ def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
         rate = units.number(row.samples_per_s)
         if row.strategy in ("single", "ddp") or pd.isna(row.percent):
             return rate
-        return f"{rate} ({f'{row.percent:+.1f} %' if row.resolved else 'as DDP'})".replace("-", "−")
+        return f"{rate} ({f'{row.percent:+.1f} %' if row.resolved else 'within noise'})".replace("-", "−")
 
     figure, axes = _rate_bars(
         tables, lambda row: f"{STRATEGY_LABELS[row.strategy]}, batch {row.batch}", note, published
@@ -154,9 +154,10 @@ def knobs_chart(*tables: pd.DataFrame) -> Figure:
 def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Figure:
     """What a sample adds to the peak, by formula and measured, per attention and dropout; then the reports' own.
 
-    `printed_mb` are the reports' figures by their names: rows of their own in the last panel.
+    `printed_mb` are the reports' figures by their names: rows of their own in the last panel. A run on CPUs has no
+    peaks and is not drawn, unless it is alone.
     """
-    shown = _panels_of(tables)
+    shown = _panels_of([table for table in tables if table["peak_mb"].notna().any()] or tables)
     figure, axes = parts.panels(len(shown), rows=4 + len(printed_mb), width=11.5 if len(shown) > 1 else 9.6)
     for ax, layers in zip(axes, shown, strict=True):
         table = layers[-1].table
@@ -164,19 +165,20 @@ def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Fig
         reports = printed_mb if ax is axes[-1] else {}
         parts.rows(ax, [*names, *(f"{name}" for name in reports)], fontsize=9)
         places, ends = range(len(names)), [table["formula_mb"].max(), *reports.values()]
-        ax.barh(places, table["formula_mb"], parts.BAR, color=canvas.THEORY, label="activations by formula")
+        color = ledgers.COLORS["activations"]
+        ax.barh(places, table["formula_mb"], parts.BAR, color=color, label="activations by formula")
         for layer in layers:
             peaks = layer.table["peak_mb"]
             if peaks.notna().any():
-                look = {"marker": "D", "s": 70 if layer.behind else 36, "color": layer.color, "zorder": 3}
-                ax.scatter(peaks, places, label=f"measured peak, {layer.label}", **look)
                 ends.append(peaks.max())
+                if layer.behind:
+                    ax.scatter(peaks, places, s=70, label="recorded peak", **_HOLLOW)
+                else:
+                    ledgers.peak_marks(ax, places, peaks)
         if reports:
             below = range(len(names), len(names) + len(reports))
             ax.scatter([*reports.values()], below, marker="^", s=50, color=canvas.PUBLISHED, label="published peak")
-        measured = any(layer.table["peak_mb"].notna().any() for layer in layers)
-        title = _title(layers) if measured else "By formula, the small model"
-        ax.set(title=title, xlabel="MB (10^6 bytes) per sample", xlim=(0, 1.1 * max(ends)))
+        ax.set(title=_title(layers), xlabel="MB (10^6 bytes) per sample", xlim=(0, 1.1 * max(ends)))
     canvas.shared_legend(figure, axes[::-1])
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 
@@ -190,7 +192,8 @@ def zero_chart(table: pd.DataFrame) -> Figure:
         ("link_mib", 1, "MiB through a link per step", "Traffic"),
     )
     names = [STRATEGY_LABELS[row.strategy] + _LIMITS[row.limits] for row in table.itertuples()]
-    colors = [_LIBRARIES["DeepSpeed" if name.startswith("zero") else "torch"] for name in table["strategy"]]
+    libraries = {"torch": canvas.RECORDED if is_recorded(table) else canvas.MEASURED, "DeepSpeed": canvas.SERIES[1]}
+    colors = [libraries["DeepSpeed" if name.startswith("zero") else "torch"] for name in table["strategy"]]
     for ax, (column, scale, label, title) in zip(axes, columns, strict=True):
         places = parts.rows(ax, names, fontsize=9)
         spread = table["spread_samples_per_s"] if ax is axes[0] else None
@@ -201,6 +204,6 @@ def zero_chart(table: pd.DataFrame) -> Figure:
             parts.beside(ax, 0 if pd.isna(value) else end, place, text, fontsize=8)
         longest = (table[column] / scale).max()
         ax.set(xlabel=label, title=title, xlim=(0, 1.4 * longest if longest > 0 else 1))
-    parts.swatches(axes[0], _LIBRARIES)
+    parts.swatches(axes[0], libraries)
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, sources(table))

@@ -20,6 +20,7 @@ from lessons.ddp_fsdp import tables
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
+_CPUS = "CPUs: not compared"
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
 _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
@@ -112,14 +113,16 @@ def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 
 def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
-    """Say what sharding costs in the recorded run, and in a table in all runs; takes `compared`s."""
-    columns = {"this run": here, f"recorded, {fact(recorded, 'ranks')} GPUs": recorded}
-    columns |= {f"recorded, {fact(four, 'ranks')} GPUs": four}
+    """Say what sharding costs in the recorded run, and in a table in all runs on GPUs; takes `compared`s."""
+    on_cpu = fact(here, "on_cpu")
+    columns = {} if on_cpu else {"this run": here}
+    columns |= {f"recorded, {fact(table, 'ranks')} GPUs": table for table in (recorded, four)}
     shown = pd.DataFrame({name: _cost(table) for name, table in columns.items()}).rename_axis("finding").reset_index()
     rows = recorded.set_index(["batch", "strategy"])
     most, least = recorded["batch"].max(), recorded["batch"].min()
     losses = [_difference(rows.loc[(batch, "fsdp_full")]) for batch in (most, least)]
     sentence = f"**FSDP full beside DDP, recorded: {losses[0]} at the larger batch, {losses[1]} at the smaller.**"
+    sentence += " CPU processes share cores: rates of this run say nothing about GPUs." if on_cpu else ""
     return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
 
 
@@ -130,7 +133,8 @@ def _cost(table: pd.DataFrame) -> dict[str, str]:
         rows = table[table["batch"] == batch].set_index("strategy")
         for name in ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root"):
             row = rows.loc[name] if name in rows.index else None
-            what = f"{STRATEGY_NAMES[name]} ÷ {'ranks alone' if name == 'ddp' else 'DDP'}, {role} batch"
+            what = "DDP's rate, share of ranks alone" if name == "ddp" else f"{STRATEGY_NAMES[name]} beside DDP"
+            what += f", {role} batch"
             if row is None or (name == "ddp" and pd.isna(row["efficiency"])):
                 cost[what] = "not measured"
             elif name == "ddp":
@@ -266,22 +270,22 @@ def _traffic(runs: Mapping[str, Run]) -> str | None:
 
 def _beyond_noise(runs: Mapping[str, Run]) -> str:
     table = tables.compared(runs["strategies"])
+    if fact(table, "on_cpu"):
+        return _CPUS
     rows = table[(table["strategy"] == "fsdp_full") & (table["batch"] == table["batch"].max())]
     return f"FSDP full beside DDP: {_difference(rows.iloc[0])}"
 
 
 def _knobs(runs: Mapping[str, Run]) -> str:
-    table = tables.ladder(runs["knobs"])
-    best = table["times_first"].max()
-    if not table["knob"].str.contains("TF32|bfloat16", case=False).any():
-        return f"no lower precision on CPUs; up to {units.times(best)} as fast by other knobs"
-    return f"up to {units.times(best)} as fast"
+    if runs["knobs"].plan.device == "cpu":
+        return _CPUS
+    return f"up to {units.times(tables.ladder(runs['knobs'])['times_first'].max())} as fast"
 
 
 _RULES = {
     "Compare with one process before you time": _same,
     "Sharding divides what belongs to parameters, not the activations": _saving,
-    "Full sharding gathers the parameters twice": _traffic,
+    "Full sharding gathers the blocks twice": _traffic,
     "Call a strategy faster only beyond the noise": _beyond_noise,
     "First choose the precision, then the strategy": _knobs,
 }

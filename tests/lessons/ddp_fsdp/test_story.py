@@ -1,12 +1,11 @@
 """Each verdict of lab 04 follows its table: said where it holds, its opposite where it does not."""
 
-import pandas as pd
 import pytest
 from made import said, table
 from made_ddp_fsdp import knobs_run, strategies_run
 
+from labkit.engine.recordings import replay
 from lessons import ddp_fsdp
-from lessons.ddp_fsdp import story
 
 NAN = float("nan")
 
@@ -103,10 +102,12 @@ def test_costs_are_said_with_their_noise(tmp_path):
             "| finding | this run | recorded, 4 GPUs |",
         ),
     )
-    said(text, "| DDP ÷ ranks alone, larger batch | not measured | 95 % |")
-    said(text, "| FSDP gradient-only ÷ DDP, larger batch | not measured | −3.8 % |")
+    said(text, "share of ranks alone, larger batch | not measured | 95 % |", "CPU")
+    said(text, "| FSDP gradient-only beside DDP, larger batch | not measured | −3.8 % |")
     slow = ddp_fsdp.compared(strategies_run(tmp_path / "slow", step_ms={"fsdp_full": 125.0, "single": 100.0}))
     said(ddp_fsdp.costs(slow, slow, full), ("recorded: −20.0 % at", "larger batch | same within noise |"))
+    cpu = ddp_fsdp.compared(strategies_run(tmp_path / "cpu", device="cpu", size="small"))
+    said(ddp_fsdp.costs(cpu, full, full), "CPU processes share cores", "this run |")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +166,10 @@ def test_zero():
     said(ddp_fsdp.features(), ("<details>", "| pipeline parallel |", "| tensor parallel |", "| choose it for |"))
 
 
-def test_without_a_lower_precision_no_rule_of_precision_is_shown(monkeypatch):
-    for knobs, said_here in (
-        (["float32", "fused AdamW"], "no lower precision on CPUs"),
-        (["float32", "TF32"], "up to"),
-    ):
-        made = pd.DataFrame({"knob": knobs, "times_first": [1.0, 1.3]})
-        monkeypatch.setattr(story.tables, "ladder", lambda run, made=made: made)
-        assert story._knobs({"knobs": None}).startswith(said_here)
+def test_a_run_on_cpus_shows_no_rule_of_speed(tmp_path):
+    def runs(device):
+        made = strategies_run(tmp_path / device, device=device), knobs_run(tmp_path / "knobs" / device, device=device)
+        return dict(zip(("strategies", "knobs"), made, strict=True)) | {"trial": replay(ddp_fsdp.RECORDED["trial"])}
+
+    text = ddp_fsdp.in_one_minute(runs("cpu"), runs("cuda")).data
+    assert text.count("| CPUs: not compared |") == 2, "neither of strategies nor of knobs"
