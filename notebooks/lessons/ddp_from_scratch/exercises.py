@@ -261,9 +261,9 @@ suspects, diagnose, show_suspects = line_up("ddp_from_scratch", SYMPTOMS, sympto
 
 
 def why_not_smaller() -> HTML:
-    """Ask why many small buckets, which leave earlier, are not fastest."""
+    """Ask why many small buckets, which leave earlier, are not best by the formula."""
     return why(
-        "Small buckets leave earlier. Why are the smallest not fastest?",
+        "Small buckets leave earlier. Why are the smallest not best, by the formula?",
         ("Each call stops backward", "The same process computes and calls. Hundreds of calls add up to milliseconds."),
         ("They send more bytes", "All sizes send the same bytes: every gradient once."),
         (

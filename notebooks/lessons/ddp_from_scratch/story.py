@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.provenance import fact, where
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _AFTER = {"overlapped": "naive", "bucketed": "flat"}  # sends during backward: sends as large messages after it
+_Pair = tuple[pd.DataFrame, pd.DataFrame]
+_NOT_COMPARED = "CPUs: not compared"
 
 
 def all_right(cases: pd.DataFrame) -> Markdown:
@@ -30,30 +33,54 @@ def all_right(cases: pd.DataFrame) -> Markdown:
     return verdict(f"✔ **All classes do as one process does, in all {len(cases)} cases.**", shown, summary="Every case")
 
 
-def what_is_hidden(table: pd.DataFrame, costs: pd.DataFrame) -> Markdown:
-    """Say how much backward hides, each class beside the one with as many calls; takes `implementations`, `costs`."""
+def what_is_hidden(*runs: _Pair) -> Markdown:
+    """Say how much backward hides, each class beside the one with as many calls; takes `implementations` and `costs`.
+
+    Of both this run comes first, as a pair, and then the recorded one.
+    """
+    return verdict(
+        _compared(runs, _said_of_hiding), _both(runs).dropna(axis="columns", how="all"), summary="Every class"
+    )
+
+
+def _compared(runs: Sequence[_Pair], say: Callable[[pd.DataFrame, pd.DataFrame], str]) -> str:
+    """Return what `say` says of this run, the first; of the last one, where this one ran on CPUs."""
+    on_cpus = fact(runs[0][0], "on_cpu")
+    judged = runs[-1] if on_cpus else runs[0]
+    tail = " CPU processes share cores: the times here say nothing about GPUs." if on_cpus else ""
+    return f"{where(judged[0]).split(',')[0]}: {say(*judged)}{tail}"
+
+
+def _both(runs: Sequence[_Pair]) -> pd.DataFrame:
+    """Return the second tables of the pairs, one below the other, with a column that says whose run it is."""
+    shown = pd.concat([shown for _, shown in runs], keys=[where(table) for table, _ in runs], names=["run"])
+    return shown.reset_index("run")
+
+
+def _said_of_hiding(table: pd.DataFrame, costs: pd.DataFrame) -> str:
     rows = table[table["status"] == "ok"].drop_duplicates("strategy").set_index("strategy")
-    shown, summary = costs.dropna(axis="columns", how="all"), "Every class"
     pairs = [(name, after) for name, after in _AFTER.items() if {name, after} <= {*rows.index}]
     if not pairs or not {"none", "naive"} <= {*rows.index}:
-        return verdict("This run lacks naive, a step that sends nothing, or a class that sends during backward.", shown)
+        return "this run lacks naive, a step that sends nothing, or a class that sends during backward."
     naive = rows.loc["naive"]
     if naive["longer_ms"] <= naive["spread_longer_ms"]:
-        return verdict("Naive adds no time beyond noise, so **this run cannot say how much backward hides.**", shown)
-    added = f"Naive adds {units.number(naive['longer_ms'], 2)} ms"
+        return "naive adds no time beyond noise, so **this run cannot say how much backward hides.**"
+    added = f"naive adds {units.number(naive['longer_ms'], 2)} ms"
     if best := _most_hidden(rows):
-        after = rows.loc[_AFTER[best]]
-        share = units.percent((after["step_ms"] - rows.loc[best, "step_ms"]) / after["longer_ms"])
+        row, after = rows.loc[best], rows.loc[_AFTER[best]]
+        share = units.percent((after["step_ms"] - row["step_ms"]) / after["longer_ms"])
         whose = "it" if after.name == "naive" else f"what *{NAMES[str(after.name)]}* adds"
         sentence = f"**{added}; backward hides {share} of {whose}**, with the class *{NAMES[best]}*."
+        if (longer := row["backward_ms"] - rows.loc["none", "backward_ms"]) > row["spread_longer_ms"]:
+            grown = units.number(longer, 2)
+            sentence += f" Backward takes {grown} ms longer while it sends: the first chart leaves this out."
         others = [f"*{NAMES[name]}*" for name, after in pairs if name != best and not _gains(rows, name, after)]
-        sentence += f" {listed(others)} hides nothing beyond noise." if others else ""
-        return verdict(sentence, shown, summary=summary)
+        return f"{sentence} {listed(others)} hides nothing beyond noise." if others else sentence
     sentence = f"{added}. **Backward hides nothing beyond noise.**"
     if "flat" in rows.index and _apart(naive, rows.loc["flat"]) and rows.loc["flat", "step_ms"] < naive["step_ms"]:
         saved = units.number(naive["step_ms"] - rows.loc["flat", "step_ms"], 2)
         sentence += f" Fewer calls save: *flat*, which hides nothing, is {saved} ms shorter."
-    return verdict(sentence, shown, summary=summary)
+    return sentence
 
 
 def _most_hidden(rows: pd.DataFrame) -> str | None:
@@ -75,18 +102,6 @@ def _apart(row: pd.Series, other: pd.Series) -> bool:
     return resolved(row["step_ms"], other["step_ms"], row["spread_step_ms"], other["spread_step_ms"])
 
 
-def beside_torch(table: pd.DataFrame) -> Markdown:
-    """Say how long the bucketed step is beside that of torch's DDP; takes `implementations` or `buckets`."""
-    rows = table[(table["strategy"] == "bucketed") & table["over_ddp"].notna()]
-    if rows.empty:
-        return verdict("This run has nothing to compare with torch's DDP.")
-    best = rows.loc[rows["over_ddp"].idxmin()]
-    ratio, spread = best["over_ddp"], best["spread_over_ddp"]
-    if abs(ratio - 1) <= spread:
-        return verdict("**Ours and torch's DDP take the same time within noise.**")
-    return verdict(f"**Ours takes {ratio:.2f} × the step of torch's DDP**, ± {units.number(spread, 2)}.")
-
-
 def sent_early(table: pd.DataFrame) -> Markdown:
     """Say which classes call before the last gradient is there, and whether calls are theory's; takes `overlap`."""
     rows = table[table["strategy"] != "none"].drop_duplicates("strategy").set_index("strategy")
@@ -101,29 +116,34 @@ def sent_early(table: pd.DataFrame) -> Markdown:
     return verdict(f"{sentence} {tail}", shown, summary="Every call")
 
 
-def best_size(table: pd.DataFrame, fit: pd.DataFrame) -> Markdown:
-    """Say which mean sizes are fastest, and whether the formula's best is among them; takes `buckets`, `overhead`."""
+def best_size(*runs: _Pair) -> Markdown:
+    """Say which mean sizes are fastest, and whether the formula's best is among them; takes `buckets`, `overhead`.
+
+    Of both this run comes first, as a pair, and then the recorded one.
+    """
+    columns = ["run", "overhead_us", "gb_per_s", "residual", "optimum_mib", "tied_from_mib", "tied_to_mib"]
+    return verdict(_compared(runs, _said_of_sizes), _both(runs)[columns].round(2))
+
+
+def _said_of_sizes(table: pd.DataFrame, fit: pd.DataFrame) -> str:
     rows = table[(table["strategy"] == "bucketed") & (table["status"] == "ok")]
     if rows.empty or fit.empty:
-        return verdict("Too few bucket sizes were measured.")
-    line = fit.iloc[0]
-    shown = fit[["overhead_us", "gb_per_s", "residual", "optimum_mib", "tied_from_mib", "tied_to_mib"]].round(2)
-    least, most = (units.number(line[name], 2) for name in ("tied_from_mib", "tied_to_mib"))
-    span = f"{least} to {most}" if least != most else least
-    if not line["identified"]:
-        small, large = line["tied_from_mib"] <= rows["mean_mib"].min(), line["tied_to_mib"] >= rows["mean_mib"].max()
-        if small and large:
-            return verdict("**No size is best beyond noise**: smallest and largest are among the fastest.", shown)
-        end = "the largest is among them" if large else "the smallest is among them"
-        return verdict(f"**Fastest: {span} MiB, and {end}**: no best size lies between.", shown)
+        return "too few bucket sizes were measured."
+    line, span = fit.iloc[0], _span(fit)
+    fastest = f"**fastest within noise: {span}**"
     if pd.isna(line["optimum_mib"]):
-        return verdict(f"**Fastest: {span} MiB.** The formula finds no best size: it lacks one of its costs.", shown)
+        return f"{fastest}. The formula finds no best size: it lacks one of its costs."
     below = rows["mean_mib"][rows["mean_mib"] < line["tied_from_mib"]].max()
     above = rows["mean_mib"][rows["mean_mib"] > line["tied_to_mib"]].min()
-    among = "among them" if below < line["optimum_mib"] < above else "**not among them**"
-    return verdict(
-        f"**Fastest: {span} MiB.** The formula's best, {units.number(line['optimum_mib'], 2)}, is {among}.", shown
-    )
+    outside = line["optimum_mib"] <= below or line["optimum_mib"] >= above
+    among = "**not among them**" if outside else "among them"
+    return f"{fastest}. The formula's best, {units.number(line['optimum_mib'], 2)}, is {among}."
+
+
+def _span(fit: pd.DataFrame) -> str:
+    """Return the mean sizes that differ from the fastest by no more than noise: "23 to 3 811 MiB"."""
+    least, most = (units.number(fit[name].iloc[0], 2) for name in ("tied_from_mib", "tied_to_mib"))
+    return f"{least} to {most} MiB" if least != most else f"{least} MiB"
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
@@ -133,7 +153,10 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 
 def _hidden(runs: Mapping[str, Run]) -> str | None:
     run = runs.get("report_128", runs["implementations"])  # the recorded steps with less noise
-    rows = tables.implementations(run).drop_duplicates("strategy").set_index("strategy")
+    table = tables.implementations(run)
+    if fact(table, "on_cpu"):
+        return _NOT_COMPARED
+    rows = table.drop_duplicates("strategy").set_index("strategy")
     if not {*_AFTER, *_AFTER.values()} <= {*rows.index}:
         return None
     if not (best := _most_hidden(rows)):
@@ -149,9 +172,9 @@ def _early(runs: Mapping[str, Run]) -> str:
 
 def _size(runs: Mapping[str, Run]) -> str | None:
     fit = tables.overhead(runs["buckets"])
-    if fit.empty or not fit["identified"].iloc[0]:
-        return "no best size between smallest and largest"
-    return f"{units.number(fit['tied_from_mib'].iloc[0], 2)} to {units.number(fit['tied_to_mib'].iloc[0], 2)} MiB"
+    if fact(fit, "on_cpu"):
+        return _NOT_COMPARED
+    return None if fit.empty else f"fastest within noise: {_span(fit)}"
 
 
 def _right(runs: Mapping[str, Run]) -> str:
@@ -162,6 +185,6 @@ def _right(runs: Mapping[str, Run]) -> str:
 _RULES = {
     "Send while backward still computes": _hidden,
     "Prove the overlap by the order of calls": _early,
-    "Between few calls and little left to send: √(s·w·o)": _size,
+    "Between many calls and a late last bucket: √(s·w·o)": _size,
     "Compare every awkward case with one process": _right,
 }

@@ -2,13 +2,20 @@
 
 import pandas as pd
 import pytest
-from made import table
 from made_ddp_from_scratch import buckets_run, equality_run, implementations_run
 
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.theory import Overhead
 
-NOTHING = pd.DataFrame({"strategy": []})
+NOTHING = pd.DataFrame({"strategy": ["none"]})
+
+
+def hiding(*tables: pd.DataFrame) -> str:
+    return ddp.what_is_hidden(*((made, NOTHING) for made in tables)).data
+
+
+def sizes(*runs: tuple) -> str:
+    return ddp.best_size(*runs).data
 
 
 def test_all_right(tmp_path):
@@ -20,14 +27,18 @@ def test_all_right(tmp_path):
 @pytest.mark.parametrize(
     ("step_ms", "noise", "part"),
     [
-        ({"none": 90, "naive": 130, "overlapped": 120, "bucketed": 100}, 0, "adds 40 ms; backward hides 25 % of it**"),
+        (
+            {"none": 90, "naive": 130, "overlapped": 120, "bucketed": 100},
+            0,
+            "adds 40 ms; backward hides 25 % of it**, with the class *overlapped*. Backward takes 12 ms longer",
+        ),
         (
             {"none": 90, "naive": 130, "overlapped": 135, "bucketed": 140},
             0,
             "hides nothing beyond noise.** Fewer calls save: *flat*",
         ),
         ({"none": 90, "naive": 130, "overlapped": 115, "bucketed": 120}, 10, "hides nothing beyond noise.**"),
-        ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "Naive adds no time beyond noise"),
+        ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "naive adds no time beyond noise"),
     ],
 )
 def test_how_much_backward_hides(tmp_path, step_ms, noise, part):
@@ -35,21 +46,20 @@ def test_how_much_backward_hides(tmp_path, step_ms, noise, part):
     made["step_ms"] = made["strategy"].map(step_ms).fillna(100)
     made["spread_step_ms"], made["longer_ms"] = noise, made["step_ms"] - step_ms["none"]
     made["spread_longer_ms"] = 2 * noise
-    assert part in ddp.what_is_hidden(made, NOTHING).data
+    made["backward_ms"] = made["strategy"].map({"none": 60.0}).fillna(72.0)
+    assert part in hiding(made)
+
+
+def test_times_of_cpus_are_not_judged(tmp_path):
+    here = ddp.implementations(implementations_run(tmp_path / "here", device="cpu"))
+    there = ddp.implementations(implementations_run(tmp_path / "there", step_ms={"naive": 130.0}))
+    assert "adds 40 ms" in hiding(here, there) and "say nothing about GPUs" in hiding(here, there)
+    assert "adds 32 ms" in hiding(there.assign(step_ms=there["step_ms"].replace(130.0, 122.0), longer_ms=32.0), here)
 
 
 def test_without_naive_nothing_is_said_of_hiding(tmp_path):
     few = ddp.implementations(implementations_run(tmp_path / "run", strategies=("flat", "bucketed")))
-    assert "lacks naive" in ddp.what_is_hidden(few, NOTHING).data
-
-
-@pytest.mark.parametrize(
-    ("ratio", "spread", "part"),
-    [(1.01, 0.05, "same time within noise"), (1.2, 0.05, "**Ours takes 1.20 ×"), (0.8, 0.05, "**Ours takes 0.80 ×")],
-)
-def test_beside_torch(ratio, spread, part):
-    made = table(("bucketed", ratio, spread), columns=["strategy", "over_ddp", "spread_over_ddp"])
-    assert part in ddp.beside_torch(made).data
+    assert "lacks naive" in hiding(few)
 
 
 def test_what_is_sent_early(tmp_path):
@@ -62,24 +72,28 @@ def test_what_is_sent_early(tmp_path):
 @pytest.mark.parametrize(
     ("made", "part"),
     [
-        ({}, "**Fastest: 115 MiB.** The formula's best, 121, is among them."),
-        ({"line": Overhead(0.096, 2e-7, 1e14)}, "No size is best beyond noise"),
-        ({"line": Overhead(0.096, 2e-5, float("inf"))}, "and the largest is among them**"),
-        ({"line": Overhead(0.096, 0.0, 2e11)}, "and the smallest is among them**"),
-        ({"buckets_mb": (10, 100)}, "Too few bucket sizes"),
+        ({}, "fastest within noise: 115 MiB**. The formula's best, 121, is among them."),
+        ({"line": Overhead(0.096, 2e-7, 1e14)}, "23 to 3 811 MiB**"),
+        ({"line": Overhead(0.096, 2e-5, float("inf"))}, "to 3 811 MiB**. The formula finds no best size"),
+        ({"line": Overhead(0.096, 0.0, 2e11)}, "finds no best size"),
+        ({"buckets_mb": (10, 100)}, "too few bucket sizes"),
     ],
 )
 def test_best_size(tmp_path, made, part):
     run = buckets_run(tmp_path / "run", **made)
-    assert part in ddp.best_size(ddp.buckets(run), ddp.overhead(run)).data
+    swept = ddp.buckets(run), ddp.overhead(run)
+    assert part in sizes(swept) and part in sizes(swept, swept)
 
 
-def test_a_formula_whose_best_size_was_measured_slow_or_has_none(tmp_path):
+def test_a_formula_whose_best_size_was_measured_slow(tmp_path):
     run = buckets_run(tmp_path / "run")
-    far = ddp.overhead(run).assign(optimum_mib=900.0)
-    assert "900, is **not among them**" in ddp.best_size(ddp.buckets(run), far).data
-    none = ddp.overhead(run).assign(optimum_mib=float("nan"))
-    assert "finds no best size" in ddp.best_size(ddp.buckets(run), none).data
+    assert "900, is **not among them**" in sizes((ddp.buckets(run), ddp.overhead(run).assign(optimum_mib=900.0)))
+
+
+def test_sizes_on_cpus_are_not_judged(tmp_path):
+    here, there = (buckets_run(tmp_path / device, device=device) for device in ("cpu", "cuda"))
+    other = ddp.overhead(here).assign(optimum_mib=900.0)
+    assert "121, is among them" in sizes((ddp.buckets(here), other), (ddp.buckets(there), ddp.overhead(there)))
 
 
 def test_one_minute_says_what_each_run_shows(tmp_path):
@@ -88,5 +102,11 @@ def test_one_minute_says_what_each_run_shows(tmp_path):
         "buckets": buckets_run(tmp_path / "buckets"),
         "equality": equality_run(tmp_path / "equal"),
     }
-    said = ddp.in_one_minute(runs, runs).data
+    on_cpus = {
+        "implementations": implementations_run(tmp_path / "cpu steps", device="cpu"),
+        "buckets": buckets_run(tmp_path / "cpu buckets", device="cpu"),
+        "equality": runs["equality"],
+    }
+    said = ddp.in_one_minute(on_cpus, runs).data
+    assert said.count("CPUs: not compared") == 2
     assert "22 ms shorter" in said and "115 MiB" not in said.partition("√")[0] and "14 of 14 cases" in said
