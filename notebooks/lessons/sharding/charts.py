@@ -213,8 +213,11 @@ def projection_chart(
     """A panel per strategy: the % of one GPU's speed that each GPU keeps, by their number.
 
     The band is projected from the recorded links: its upper edge keeps α, its lower one lets α grow with the ring. Dots
-    are measured, recorded and here; `here` is drawn where it was measured alone. Triangles are published speed-ups.
+    are measured, recorded and here; `here` is drawn where it was measured alone, at full size. Triangles are published
+    speed-ups.
     """
+    if here is not None and (fact(here, "small") or fact(here, "source") == fact(recorded, "source")):
+        here = None
     names = [name for name in STRATEGY_LABELS if name in set(recorded["strategy"])]
     figure, axes = parts.panels(len(names), height=3.9, width=11.5, sharey=True)
     for ax, name in zip(axes, names, strict=True):
@@ -223,7 +226,7 @@ def projection_chart(
         ax.fill_between(rows["gpus"], *edges, color=canvas.IDLE, label="projected")
         ax.plot(rows["gpus"], edges[0], color=canvas.THEORY, lw=1, label="… if α grows")
         _measured(ax, rows, canvas.RECORDED, "recorded run", zorder=3)
-        if here is not None and fact(here, "source") != fact(recorded, "source"):
+        if here is not None:
             of_strategy = here[here["strategy"] == name].dropna(subset="error")
             ax.plot(
                 of_strategy["gpus"],

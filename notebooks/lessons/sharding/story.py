@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, fact_or, is_recorded
+from labkit.provenance import fact, fact_or, is_recorded, place_name
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED, host_bound
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NEAR_BEST = 0.05  # of the best rate
 _CLEAR = 0.02  # of one GPU's rate: what a smaller batch must cost to be named
 _AGREE_POINTS = 3.0  # of overlap
+_SAME = "the same time within noise"
 _ROUNDING = 1e-3  # of a loss: different orders of the same sums
 _POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right
 _STRAIGHT = 0.2  # a line that misses no point by more is called a fit
@@ -129,18 +130,21 @@ def same_training(table: pd.DataFrame) -> Markdown:
 
 
 def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say what all knobs together bring, recorded and here; takes two `ladder`s."""
-    utilised = recorded[~recorded["knob"].str.startswith("float8")].nlargest(1, "tokens_per_s")["mfu"].item()
-    head = f"**In the recorded run the knobs make the step {units.times(recorded['times_first'].max())} as fast**"
-    mfu = f", with an MFU of {units.percent(utilised)} in bfloat16" if pd.notna(utilised) else ""
+    """Say what all knobs together bring, recorded and, unless on CPUs, here; takes two `ladder`s."""
+    best = recorded.loc[recorded["times_first"].idxmax()]
+    head = f"**Recorded: {units.times(best['times_first'])} as fast with {best['knob']}.**"
+    wide = recorded[~recorded["knob"].str.startswith("float8")].nlargest(1, "tokens_per_s").iloc[0]
+    if pd.notna(wide["mfu"]):
+        head += f" In bfloat16 the fastest is {wide['knob']}, with an MFU of {units.percent(wide['mfu'])}."
     rows = here[here["tokens_per_s"].notna()]
+    if fact(here, "small"):
+        return verdict(f"{head} CPU processes share cores: times of this run say nothing about GPUs.")
     if len(rows) < 2:
-        return verdict(f"{head}{mfu}. Here fewer than two settings were measured.")
-    last = rows.loc[rows["tokens_per_s"].idxmax()]
-    spread = (rows["spread_tokens_per_s"] / rows["tokens_per_s"]).loc[[rows.index[0], last.name]].sum()
-    if last["times_first"] - 1 <= spread:
-        return verdict(f"{head}{mfu}. Here no knob makes it faster beyond noise.")
-    return verdict(f"{head}{mfu}; here it is {units.times(last['times_first'])}.")
+        return verdict(f"{head} Here fewer than two settings were measured.")
+    last, first = rows.loc[rows["tokens_per_s"].idxmax()], rows.iloc[0]
+    if not resolved(*(row[name] for name in ("tokens_per_s", "spread_tokens_per_s") for row in (last, first))):
+        return verdict(f"{head} Here no knob makes it faster beyond noise.")
+    return verdict(f"{head} Here {units.times(last['times_first'])}, with {last['knob']}.")
 
 
 def in_float8(table: pd.DataFrame) -> Markdown:
@@ -180,8 +184,9 @@ def enough_sequences(table: pd.DataFrame) -> Markdown:
     return verdict(f"{head} The ledger is within {units.percent(apart)} of every peak.")
 
 
-def what_options_cost(table: pd.DataFrame) -> Markdown:
-    """Say what recomputing activations saves and costs, and whether all losses are the same; takes `options`."""
+def what_options_cost(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what recomputing saves and costs, here if on GPUs, and whether all losses are the same; takes `options`."""
+    table = recorded if fact(here, "small") else here
     memory = "peak_mib" if table["peak_mib"].notna().any() else "activations_mib"
     rows = table.set_index(["strategy", "option"])[["tokens_per_s", memory]]
     names = {
@@ -191,20 +196,18 @@ def what_options_cost(table: pd.DataFrame) -> Markdown:
         "millionths": "losses differ by, millionths",
     }
     shown = _shown(table.assign(millionths=1e6 * table["loss_off"]), names, "strategy", "option")
-    summary = "Every training"
     if not {("ddp", ""), ("ddp", "recomputed")} <= {*rows.index}:
-        return verdict("This run has no recomputing to compare.", shown, summary=summary)
+        return verdict("This run has no recomputing to compare.", shown)
     ratio = rows.loc[("ddp", "recomputed")] / rows.loc[("ddp", "")]
     what = "the peak" if memory == "peak_mib" else "the activations"
     kept, rate = units.percent(ratio[memory]), units.percent(ratio["tokens_per_s"])
-    head = f"**Recomputing leaves {kept} of {what} and {rate} of the rate** (DDP)."
+    head = f"**{place_name(table).capitalize()} recomputing leaves {kept} of {what} and {rate} of the rate** (DDP)."
     exact = table[table["option"].isin(["", "recomputed"])]
     worst = exact["loss_off"].max()
     if worst < _ROUNDING:
-        tail = f"No strategy changes the losses.{_sending_less(table, worst)}"
-        return verdict(f"{head} {tail}", shown, summary=summary)
+        return verdict(f"{head} No strategy changes the losses.{_sending_less(table, worst)}", shown)
     where = STRATEGY_NAMES[exact.loc[exact["loss_off"].idxmax(), "strategy"]]
-    return verdict(f"{head} Losses of {where} differ by {units.percent(worst)}.", shown, summary=summary)
+    return verdict(f"{head} Losses of {where} differ by {units.percent(worst)}.", shown)
 
 
 def _sending_less(table: pd.DataFrame, rounding: float) -> str:
@@ -219,32 +222,31 @@ def _sending_less(table: pd.DataFrame, rounding: float) -> str:
     return f"{sentence}; {listed(slower)} {verb} also slower than plain DDP." if slower else f"{sentence}."
 
 
-def one_exchange(table: pd.DataFrame) -> Markdown:
-    """Say what one exchange per step saves beside one per micro-batch; takes `accumulation`."""
-    most = table[table["micro_batches"] == table["micro_batches"].max()]
-    changes = []
-    for row in most.itertuples():
-        change = "the same time within noise"
-        if row.resolved:
-            share = units.percent(abs(row.saved_ms) / row.step_ms_every)
-            change = f"{share} {'less' if row.saved_ms > 0 else '**more**'} time"
-        if _disagree(table, row.strategy):
-            change = "less time with some numbers of micro-batches, more with others"
-        changes.append(f"{STRATEGY_NAMES[row.strategy]} takes {change}")
+def one_exchange(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what one exchange per step saves beside one per micro-batch, here if on GPUs; takes `accumulation`s."""
+    table = recorded if fact(here, "small") else here
+    changes = {name: _change(table, name) for name in table["strategy"].unique()}
+    said = listed(f"{STRATEGY_NAMES[name]} takes {change}" for name, change in changes.items())
+    if {*changes.values()} == {_SAME}:
+        said = f"every strategy takes {_SAME}"
     columns = (("step_ms", "ms"), ("gradients_mib", "MiB sent"), ("peak_mib", "peak MiB"))
     ends = (("every", "after each"), ("last", "once"))
     names = {f"{name}_{end}": f"{unit}, {exchanged}" for end, exchanged in ends for name, unit in columns}
     shown = _shown(table, names, "micro_batches", "strategy")
-    if not most["resolved"].any() and not any(_disagree(table, name) for name in most["strategy"]):
-        changes = ["every strategy takes the same time within noise"]
-    count = most["micro_batches"].iloc[0]
-    return verdict(f"**With one exchange for {count} micro-batches, {listed(changes)}.**", shown)
+    place, count = place_name(table).capitalize(), table["micro_batches"].max()
+    return verdict(f"**{place}, with one exchange for {count} micro-batches, {said}.**", shown)
 
 
-def _disagree(table: pd.DataFrame, strategy: str) -> bool:
-    """Say whether what one exchange saves has both signs, over the numbers of micro-batches."""
-    saved = table[table["strategy"] == strategy]["saved_ms"]
-    return bool(saved.min() < 0 < saved.max())
+def _change(table: pd.DataFrame, strategy: str) -> str:
+    """Say how one exchange changes the time of the step of most micro-batches, and whether fewer disagree."""
+    rows = table[table["strategy"] == strategy]
+    row, saved = rows.loc[rows["micro_batches"].idxmax()], rows[rows["resolved"]]["saved_ms"]
+    if saved.min() < 0 < saved.max():
+        return "less time with some numbers of micro-batches, more with others"
+    if not row["resolved"]:
+        return _SAME
+    share = units.percent(abs(row["saved_ms"]) / row["step_ms_every"])
+    return f"{share} {'less' if row['saved_ms'] > 0 else 'more'} time"
 
 
 def hidden_share(table: pd.DataFrame) -> Markdown:
@@ -372,14 +374,7 @@ def _enough_work(runs: Mapping[str, Run]) -> str | None:
 
 
 def _exchange(runs: Mapping[str, Run]) -> str:
-    table = training.accumulation(runs["accumulation"])
-    row = table.query("strategy == 'ddp'").iloc[-1]
-    if _disagree(table, "ddp"):
-        return "DDP: less or more time, by the number of micro-batches"
-    if not row["resolved"]:
-        return "DDP: no difference beyond noise"
-    share = units.percent(abs(row["saved_ms"]) / row["step_ms_every"])
-    return f"DDP: {share} {'less' if row['saved_ms'] > 0 else 'more'} time"
+    return f"DDP: {_change(training.accumulation(runs['accumulation']), 'ddp')}"
 
 
 def _hidden(runs: Mapping[str, Run]) -> str | None:
@@ -391,10 +386,14 @@ def _hidden(runs: Mapping[str, Run]) -> str | None:
     return f"DDP: {least if least == most else f'{least} to {most}'} hidden, by method"
 
 
+def _on_gpus(plan: str, show: Callable[[Mapping[str, Run]], str | None]) -> Callable[[Mapping[str, Run]], str | None]:
+    return lambda runs: "CPUs: not compared" if runs[plan].plan.device == "cpu" else show(runs)
+
+
 _RULES = {
-    "Make one GPU fast before you add another": _knobs,
+    "Make one GPU fast before you add another": _on_gpus("ladder", _knobs),
     "Sharding shrinks states, never activations": _saving,
-    "Give a GPU enough work between two collectives": _enough_work,
-    "Exchange gradients once per step": _exchange,
-    "Measure overlap in more than one way": _hidden,
+    "Give a GPU enough work between two collectives": _on_gpus("strategies", _enough_work),
+    "Exchange gradients once per step": _on_gpus("accumulation", _exchange),
+    "Measure overlap in more than one way": _on_gpus("profiles", _hidden),
 }
