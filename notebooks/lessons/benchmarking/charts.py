@@ -70,8 +70,9 @@ def iterations_chart(*tables: pd.DataFrame) -> Figure:
 def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
     """Forward, backward and optimizer of an eager step, a bar per size and precision; a panel per run.
 
-    Backward is forward + backward less forward, the optimizer the step less both. Triangles: a report's forward, and
-    its forward and backward together, in float32 on an H100, on the last panel.
+    Backward is forward + backward less forward, the optimizer the step less both; a bar ends where the step does, also
+    where the time of both is longer. Triangles, above the bars of the last panel: a report's forward, and its forward
+    and backward together, in float32 on an H100.
     """
     parted = [_phases(table) for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, parted)), row_height=0.3)
@@ -81,7 +82,7 @@ def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
         for part, color in _PHASES.items():
             end = parts.bars(ax, rows[part], start=end, color=color, label=part)
         if rows["least"].notna().any():
-            look = {"marker": "|", "s": 130, "color": canvas.THEORY, "zorder": 3}
+            look = {"marker": "|", "s": 280, "color": canvas.THEORY, "zorder": 3}
             ax.scatter(rows["least"], range(len(rows)), label="least time of its FLOP", **look)
         if ax is axes[-1]:
             _printed(ax, rows, published)
@@ -96,15 +97,16 @@ def _phases(table: pd.DataFrame) -> pd.DataFrame:
     wide = eager.pivot_table(index=["model", "precision"], columns="phase", values="ms", aggfunc="first")
     order = list(dict.fromkeys(zip(eager["model"], eager["precision"], strict=True)))
     least = eager[eager["phase"] == "step"].set_index(["model", "precision"])["least_ms"]
-    parted = {"forward": wide["forward"], "backward": wide["both"] - wide["forward"]}
-    return pd.DataFrame(parted | {"optimizer": wide["step"] - wide["both"], "least": least}).reindex(order)
+    both = wide[["both", "step"]].min(axis=1)
+    parted = {"forward": wide["forward"], "backward": both - wide["forward"], "optimizer": wide["step"] - both}
+    return pd.DataFrame(parted | {"least": least}).reindex(order)
 
 
 def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
     printed = published[(published["precision"] == "float32") & (published["gpu"] == "H100")]
     wide = printed.pivot_table(index="model", columns="phase", values="seconds", aggfunc="first")
-    places = {model: place for place, (model, precision) in enumerate(rows.index) if precision == "float32"}
-    look = {"marker": "^", "s": 30, "color": canvas.PUBLISHED, "zorder": 4}
+    places = {model: place - 0.5 for place, (model, precision) in enumerate(rows.index) if precision == "float32"}
+    look = {"marker": "v", "s": 30, "color": canvas.PUBLISHED, "zorder": 4, "clip_on": False}
     for both, label in ((False, "published, H100: forward, and with backward"), (True, None)):
         seconds = [wide.loc[model].sum() if both else wide.loc[model, "forward"] for model in places]
         ax.scatter([1e3 * reading for reading in seconds], [*places.values()], label=label, **look)

@@ -157,7 +157,8 @@ def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Fig
     `printed_mb` are the reports' figures by their names: rows of their own in the last panel. A run on CPUs has no
     peaks and is not drawn, unless it is alone.
     """
-    shown = _panels_of([table for table in tables if table["peak_mb"].notna().any()] or tables)
+    tables = tuple(table for table in tables if table["peak_mb"].notna().any()) or tables
+    shown = _panels_of(tables)
     figure, axes = parts.panels(len(shown), rows=4 + len(printed_mb), width=11.5 if len(shown) > 1 else 9.6)
     for ax, layers in zip(axes, shown, strict=True):
         table = layers[-1].table

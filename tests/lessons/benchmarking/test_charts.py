@@ -40,6 +40,12 @@ def test_iterations(runs):
 def test_phases_stand_beside_the_published(runs):
     figure = checked(lab.phases_chart(*both(runs, "steps", lab.steps), published=published("transformer_steps")))
     assert "CS336" in figure.get_supxlabel()
+    noisy = lab.steps(runs["steps", "full"])
+    noisy.loc[noisy["phase"] == "both", "ms"] *= 9
+    (ax,) = checked(lab.phases_chart(noisy, published=published("transformer_steps"))).axes
+    ends = sorted(max(bar.get_x() + bar.get_width() for bar in bars) for bars in zip(*ax.containers, strict=True))
+    step = noisy[(noisy["phase"] == "step") & (noisy["mode"] == "eager")]["ms"]
+    assert ends == pytest.approx(sorted(step)), "a bar is as long as its step, also within noise"
 
 
 def test_modes_show_every_mode_and_the_prediction(runs):

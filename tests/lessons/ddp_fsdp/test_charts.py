@@ -78,6 +78,7 @@ def test_per_sample_chart():
     here.attrs = recorded.attrs | {"source": "measured here, 2 CPU cores", "small": True}
     figure = checked(ddp_fsdp.per_sample_chart(here, recorded, printed_mb=ddp_fsdp.printed_per_sample()))
     assert [len(ax.get_yticklabels()) for ax in figure.axes] == [6], "reports have rows, a run without peaks no panel"
+    assert "CPU" not in figure.get_supxlabel()
     assert len(checked(ddp_fsdp.per_sample_chart(here, printed_mb={})).axes) == 1
     same = recorded.assign()
     same.attrs = recorded.attrs | {"source": "measured here, 2 × NVIDIA H200"}
