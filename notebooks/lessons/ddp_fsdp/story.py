@@ -131,17 +131,13 @@ def _cost(table: pd.DataFrame) -> dict[str, str]:
     cost = {}
     for role, batch in (("larger", table["batch"].max()), ("smaller", table["batch"].min())):
         rows = table[table["batch"] == batch].set_index("strategy")
-        for name in ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root"):
-            row = rows.loc[name] if name in rows.index else None
-            what = "DDP's rate, share of ranks alone" if name == "ddp" else f"{STRATEGY_NAMES[name]} beside DDP"
-            what += f", {role} batch"
-            if row is None or (name == "ddp" and pd.isna(row["efficiency"])):
-                cost[what] = "not measured"
-            elif name == "ddp":
-                noise = abs(row["efficiency"] - 1) <= row["spread_efficiency"]
-                cost[what] = "same within noise" if noise else units.percent(row["efficiency"])
-            else:
-                cost[what] = _difference(row)
+        for name, row in rows.reindex(["ddp", "fsdp_grad", "fsdp_full", "fsdp_root"]).iterrows():
+            if name != "ddp":
+                cost[f"{STRATEGY_NAMES[name]} beside DDP, {role} batch"] = _difference(row)
+                continue
+            noise = abs(row["efficiency"] - 1) <= row["spread_efficiency"]
+            share = "same within noise" if noise else units.percent(row["efficiency"])
+            cost[f"DDP's rate, share of ranks alone, {role} batch"] = share.replace(units.NONE, "not measured")
     return cost
 
 
@@ -154,8 +150,8 @@ def _difference(row: Any) -> str:
 
 def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
     """Say what the knobs gain in the recorded run; the steps of all runs stand in a table. Takes `ladder`s."""
-    columns = {"this run, ms": here, f"recorded, {fact(recorded, 'ranks')} GPUs, ms": recorded}
-    columns |= {f"recorded, {fact(four, 'ranks')} GPUs, ms": four}
+    columns = {"this run, ms": here}
+    columns |= {f"recorded, {fact(table, 'ranks')} GPUs, ms": table for table in (recorded, four)}
     steps = {name: table.set_index("knob")["step_ms"].map(units.number) for name, table in columns.items()}
     shown = pd.DataFrame(steps).reindex(recorded["knob"]).replace(units.NONE, "").fillna("").reset_index()
     rows = recorded[recorded["samples_per_s"].notna()]
