@@ -70,9 +70,8 @@ def iterations_chart(*tables: pd.DataFrame) -> Figure:
 def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
     """Forward, backward and optimizer of an eager step, a bar per size and precision; a panel per run.
 
-    Backward is forward + backward less forward, the optimizer the step less both; a bar ends where the step does, also
-    where the time of both is longer. Triangles, above the bars of the last panel: a report's forward, and its forward
-    and backward together, in float32 on an H100.
+    Backward is forward + backward less forward, the optimizer the step less both; a bar ends where its step does.
+    Triangles above bars: a report's forward, and its forward and backward, in float32 on an H100; on the last panel.
     """
     parted = [_phases(table) for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, parted)), row_height=0.3)

@@ -93,8 +93,7 @@ def iterations(run: Run, phase: str = "forward") -> pd.DataFrame:
 def warm_ups(run: Run) -> pd.DataFrame:
     """Return one row per phase of the smallest size and number of iterations dropped.
 
-    Columns: mean_ms, std_ms, median_ms, spread_ms and count. All use the same iterations but those dropped;
-    two at least are left.
+    Columns: mean_ms, std_ms, median_ms, spread_ms, count. All use the same iterations but those dropped, two at least.
     """
     stretches = []
     for phase in PHASES:

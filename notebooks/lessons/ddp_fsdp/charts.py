@@ -154,8 +154,7 @@ def knobs_chart(*tables: pd.DataFrame) -> Figure:
 def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Figure:
     """What a sample adds to the peak, by formula and measured, per attention and dropout; then the reports' own.
 
-    `printed_mb` are the reports' figures by their names: rows of their own in the last panel. A run on CPUs has no
-    peaks and is not drawn, unless it is alone.
+    `printed_mb`, the reports' figures by name, are the last panel's last rows. A run without peaks is drawn alone only.
     """
     tables = tuple(table for table in tables if table["peak_mb"].notna().any()) or tables
     shown = _panels_of(tables)

@@ -213,8 +213,7 @@ def projection_chart(
     """A panel per strategy: the % of one GPU's speed that each GPU keeps, by their number.
 
     The band is projected from the recorded links: its upper edge keeps α, its lower one lets α grow with the ring. Dots
-    are measured, recorded and here; `here` is drawn where it was measured alone, at full size. Triangles are published
-    speed-ups.
+    are measured, recorded and here; `here` is drawn if alone and at full size. Triangles are published speed-ups.
     """
     if here is not None and (fact(here, "small") or fact(here, "source") == fact(recorded, "source")):
         here = None
