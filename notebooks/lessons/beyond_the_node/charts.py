@@ -133,10 +133,10 @@ def turning_chart(table: pd.DataFrame) -> Figure:
         right.errorbar(single["bucket_mb"], single["step_ms"], yerr=single["spread_step_ms"], **look)
     left.xaxis.set_major_locator(FixedLocator(sorted(set(ddp["accumulation"]))))
     left.yaxis.set_major_formatter(PercentFormatter(1))
-    left.set(ylim=(0, 1.1), title="Accumulation", xlabel="micro-batches per step", ylabel="efficiency")
+    left.set(ylim=(0, 1.1), title=f"{where(table)}: accumulation", xlabel="micro-batches per step", ylabel="efficiency")
     canvas.logarithmic(right.xaxis)
     right.set_ylim(bottom=0)
-    right.set(title="Buckets", xlabel="bucket, MiB (log)", ylabel="ms per step")
+    right.set(title=f"{where(table)}: buckets", xlabel="bucket, MiB (log)", ylabel="ms per step")
     for ax in (left, right):
         ax.grid(True)
     canvas.shared_legend(figure, [left])
@@ -196,7 +196,8 @@ def local_steps_chart(*tables: pd.DataFrame) -> Figure:
         for color, (every, steps) in zip(canvas.SERIES, table.groupby("every", sort=False), strict=False):
             name = "every step (DDP)" if every == 1 else f"every {every} steps"
             axes[0].plot(steps["step"], steps["loss"], color=color, label=name)
-            exchanged = steps[steps["link_mib"] > _UNSENT * steps["link_mib"].max()]  # a logarithmic axis has no zero
+            an_exchange = steps["link_mib"].max() / (len(steps) // every)
+            exchanged = steps[steps["link_mib"] > an_exchange / 2]  # before the first, only messages of control
             axes[1].plot(exchanged["link_mib"], exchanged["loss"], color=color)
         canvas.logarithmic(axes[1].xaxis)
         axes[0].set(title=f"{where(table)}: by step", xlabel="step", ylabel="loss, nats per token")
@@ -217,7 +218,6 @@ _COLORS = {
     "hsdp": canvas.SERIES[1],
 }
 _MODELS = (*(color for color in canvas.SERIES[:7] if color != canvas.PREDICTED), "#444444", "#7A4B9A", "#8A5A2B")
-_UNSENT = 1e-3  # of a training's bytes: less is sent before the first exchange
 _ALMOST = 0.9  # an efficiency that many call good
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import fact, is_recorded, where
 from labkit.story import units
-from labkit.story.verdict import one_minute, verdict
-from labkit.story.words import listed, resolved
+from labkit.story.verdict import folded, one_minute, verdict
+from labkit.story.words import as_table, listed, resolved
 from lessons.beyond_the_node import tables
 from lessons.beyond_the_node.theory import NAMES
 
@@ -21,11 +21,35 @@ if TYPE_CHECKING:
 _NEAR = 0.1  # of the rate that was set
 _SAME = 0.05  # two times within 5 % are called equal
 _BYTES_NEAR = 0.1  # packet headers take 4 %, small messages more
+_Said = tuple[str, pd.DataFrame | None]  # a sentence, empty where there is nothing to say; and its figures
 
 
 def rate(link_mbit: float) -> str:
     """Return how a rate of the link is said."""
     return f"{units.count(link_mbit)} Mbit/s" if link_mbit else "the link as it is"
+
+
+def _each(say: Callable[[pd.DataFrame], _Said], tables: tuple[pd.DataFrame, ...]) -> Markdown:
+    """Return what `say` says of each run, which it names, and below, folded, the figures of all."""
+    runs = tables[: len({fact(table, "source") for table in tables})]  # a recorded run may stand in for a launch
+    told = [say(table) for table in runs]
+    names = [where(table) for table in runs]
+    lines = [f"{name.split(',')[0]}: {said}" for name, (said, _) in zip(names, told, strict=True) if said]
+    lines = [str(verdict(line).data) for line in lines]
+    if any(shown is not None for _, shown in told):
+        figures = pd.concat([shown for _, shown in told], keys=names, names=["run"]).reset_index("run")
+        lines.append(folded("All figures", as_table(figures)))
+    return Markdown("\n\n".join(lines))
+
+
+def _times_count(table: pd.DataFrame) -> bool:
+    """Return whether times are judged: not on a reader's CPUs, whose processes and other programs share cores."""
+    return is_recorded(table) or not fact(table, "on_cpu")
+
+
+def judged(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Return the first table of `strategies` whose times may be compared; the last one where there is none."""
+    return next(filter(_times_count, tables), tables[-1])
 
 
 def hierarchy_helps(table: pd.DataFrame) -> Markdown:
@@ -56,14 +80,20 @@ def lines_are_rates(lines: pd.DataFrame) -> Markdown:
     shown = shown.rename(columns=names | {"share": "β by the rate set"})
     if far.empty:
         worst = units.percent((shaped["share_of_rate"] - 1).abs().max())
-        return verdict(f"✔ **Every line between nodes carries the rate that was set, to within {worst}.**", shown)
+        sentence = f"✔ **Every line between nodes carries the rate that was set, to within {worst}.**"
+        cores = " CPU processes share cores: the line inside a node says nothing about GPUs."
+        return verdict(sentence + (cores if fact(lines, "on_cpu") else ""), shown)
     return verdict(
         f"✘ **Not the rate that was set: {listed(map(rate, far['link_mbit']))}.** There processes set the pace.", shown
     )
 
 
-def fewer_bytes(gain: pd.DataFrame) -> Markdown:
-    """Say how much less two levels send than one flat ring, and where that is faster; takes `levels_gain`."""
+def fewer_bytes(*gains: pd.DataFrame) -> Markdown:
+    """Say how much less two levels send than one flat ring, and where that is faster; takes `levels_gain` of runs."""
+    return _each(_said_of_levels, gains)
+
+
+def _said_of_levels(gain: pd.DataFrame) -> _Said:
     largest = gain[gain["kib"] == gain["kib"].max()]
     counted = units.times(largest["bytes_gain"].median())
     clear = (largest["gain"] - 1).abs() > largest["spread_gain"]
@@ -73,28 +103,28 @@ def fewer_bytes(gain: pd.DataFrame) -> Markdown:
     shown = gain[list(names)].rename(columns=names).round(2)
     sentence = f"**One flat ring sends {counted} the bytes of two levels.**"
     small = gain[gain["gain"] < 1 - gain["spread_gain"]]
+    if not _times_count(gain):
+        return sentence, shown
     if len(slower):
-        return verdict(f"{sentence} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown)
+        return f"{sentence} Two levels are slower all the same at {rate(slower['link_mbit'].min())}.", shown
     if len(faster):
         rates = "every rate" if len(faster) == len(largest) else f"{len(faster)} of {len(largest)} rates"
         sentence += f" With the largest message it also takes longer at {rates}, beyond noise."
         tail = " With smaller ones it can be faster: one call starts instead of three." if len(small) else ""
-        return verdict(f"{sentence}{tail}", shown)
-    return verdict(f"{sentence} Their times differ by no more than noise.", shown)
+        return f"{sentence}{tail}", shown
+    return f"{sentence} Their times differ by no more than noise.", shown
 
 
 def hsdp_sends_less(traffic: pd.DataFrame) -> Markdown:
-    """Say how much less HSDP sends between nodes than FSDP; takes `link_traffic`."""
-    sizes = traffic.pivot_table(index="accumulation", columns="strategy", values="link_mib")
-    few, many = sizes.index.min(), sizes.index.max()
-    less = units.times(sizes.loc[many, "fsdp"] / sizes.loc[many, "hsdp"])
-    sentence = f"**With {many} micro-batches HSDP sends {less} less than FSDP over all GPUs.**"
-    grown = sizes.loc[many, "fsdp"] / sizes.loc[few, "fsdp"]
-    return verdict(
-        f"{sentence} FSDP alone sends more with more micro-batches, {units.times(grown)}."
-        if grown > 1 + _SAME
-        else sentence
-    )
+    """Say how much less HSDP sends between nodes than FSDP, and show what all send; takes `link_traffic`."""
+    sizes = traffic.pivot_table(index="strategy", columns="accumulation", values="link_mib", sort=False)
+    few, many = sizes.columns.min(), sizes.columns.max()
+    sentence = f"**With {many} micro-batches HSDP sends {units.times(sizes[many]['fsdp'] / sizes[many]['hsdp'])} less "
+    sentence += "than FSDP over all GPUs.**"
+    if (grown := sizes[many]["fsdp"] / sizes[few]["fsdp"]) > 1 + _SAME:
+        sentence += f" Only FSDP sends more with more micro-batches, {units.times(grown)}."
+    shown = sizes.map(units.count).rename(index=NAMES, columns="MiB, micro-batches: {}".format)
+    return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown.reset_index())}")
 
 
 def _slowest(table: pd.DataFrame) -> pd.DataFrame:
@@ -107,30 +137,35 @@ def _slowest(table: pd.DataFrame) -> pd.DataFrame:
     return sent[sent["link_mbit"] == slowest].drop_duplicates("strategy").set_index("strategy")
 
 
-def sharded_steps(table: pd.DataFrame) -> Markdown:
-    """Say how HSDP's step compares with FSDP's and DDP's at the slowest link; takes `strategies`."""
+def sharded_steps(*tables: pd.DataFrame) -> Markdown:
+    """Say how HSDP's step compares with FSDP's and DDP's at the slowest link; takes `strategies` of runs."""
+    return _each(_said_of_steps, tables)
+
+
+def _said_of_steps(table: pd.DataFrame) -> _Said:
     rows = _slowest(table)
     if not {"fsdp", "hsdp"} <= {*rows.index}:
-        return verdict("This run did not measure both FSDP and HSDP.")
+        return "this run did not measure both FSDP and HSDP.", None
     fsdp, hsdp = rows.loc["fsdp"], rows.loc["hsdp"]
     at, ratio = rate(hsdp["link_mbit"]), fsdp["step_ms"] / hsdp["step_ms"]
     if not resolved(fsdp["step_ms"], hsdp["step_ms"], fsdp["spread_step_ms"], hsdp["spread_step_ms"]):
-        sentence = f"**At {at} the steps of FSDP and HSDP differ by no more than noise.**"
+        sentence = f"**at {at} the steps of FSDP and HSDP differ by no more than noise.**"
     elif ratio > 1:
-        sentence = f"**At {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
+        sentence = f"**at {at} HSDP's step is {units.times(ratio)} as fast as FSDP's.**"
     else:
-        sentence = f"**At {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
-    sentence += _beside_ddp(rows, _ddp_wins_somewhere(table))
+        sentence = f"**at {at} HSDP is slower all the same**, {units.times(1 / ratio)} FSDP's step."
+    sentence += f"{_beside_ddp(rows, _ddp_wins_somewhere(table))} "
     counted = table[(table["expected_link_mib"] > 0) & table["link_mib"].notna()]
     off = (counted["link_mib"] / counted["expected_link_mib"] - 1).abs().max()
     bytes_said = f"Bytes are theory's to within {units.percent(off)}."
+    if not _times_count(table):
+        sentence, bytes_said = "", f"**bytes are theory's to within {units.percent(off)}.** Times of CPU processes, "
+        bytes_said += "which share cores, are not compared."
     if off > _BYTES_NEAR:
         bytes_said = f"✘ The interface counts other bytes than theory, up to {units.percent(off)} off."
     names = {"strategy": "strategy", "link_mbit": "Mbit/s", "accumulation": "micro-batches", "bucket_mb": "bucket, MiB"}
     names |= {"step_ms": "step, ms", "spread_step_ms": "±", "link_mib": "MiB sent", "expected_link_mib": "by theory"}
-    return verdict(
-        f"{sentence} {bytes_said}", table[list(names)].rename(columns=names).round(2), summary="Every setting"
-    )
+    return f"{sentence}{bytes_said}", table[list(names)].rename(columns=names).round(2)
 
 
 def _ddp_wins_somewhere(table: pd.DataFrame) -> bool:
@@ -161,8 +196,9 @@ def _beside_ddp(rows: pd.DataFrame, turned: bool) -> str:
     return " DDP's is the fastest: it sends more, in fewer calls."
 
 
-def which_knob(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+def which_knob(table: pd.DataFrame) -> Markdown:
     """Say what accumulation brings at the slowest link, and whether any bucket size is faster; takes `strategies`."""
+    place = where(table).split(",")[0]
     ddp = table[(table["strategy"] == "ddp") & (table["status"] == "ok")]
     ddp = ddp[ddp["link_mbit"] == _slowest(table)["link_mbit"].iloc[0]]
     whole = ddp[ddp["bucket_mb"] == ddp["bucket_mb"].iloc[0]]
@@ -170,15 +206,11 @@ def which_knob(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     gain = many["efficiency"] - few["efficiency"]
     at = rate(few["link_mbit"])
     if abs(gain) <= many["spread_efficiency"] + few["spread_efficiency"]:
-        sentence = f"At {at} accumulation changes the efficiency by no more than noise."
+        sentence = f"{place}: at {at} accumulation changes the efficiency by no more than noise."
     else:
         ends = f"{units.percent(few['efficiency'])} to {units.percent(many['efficiency'])}"
-        sentence = f"**At {at} accumulation takes the efficiency from {ends}.**"
-    matters, matters_there = _bucket_matters(table), _bucket_matters(recorded)
-    buckets = "The size of buckets matters, too" if matters else "No bucket size is clearly faster"
-    if matters != matters_there:
-        there = "the size matters" if matters_there else "no size is clearly faster"
-        buckets += f"; in the recorded run {there}"
+        sentence = f"{place}: **at {at} accumulation takes the efficiency from {ends}.**"
+    buckets = "The size of buckets matters, too" if _bucket_matters(table) else "No bucket size is clearly faster"
     return verdict(f"{sentence} {buckets}.")
 
 
@@ -194,25 +226,31 @@ def _bucket_matters(table: pd.DataFrame) -> bool:
     )
 
 
-def within_band(table: pd.DataFrame) -> Markdown:
-    """Say how many efficiencies lie outside their predicted band, and how far below it; takes `strategies`."""
+def within_band(*tables: pd.DataFrame) -> Markdown:
+    """Say how many efficiencies lie outside their predicted band, and how far below it; takes `strategies` of runs."""
+    return _each(_said_of_band, tables)
+
+
+def _said_of_band(table: pd.DataFrame) -> _Said:
+    if not _times_count(table):
+        return "", None
     rows = table[
         table["plain"] & (table["strategy"] != "alone") & (table["link_mbit"] > 0) & table["least_efficiency"].notna()
     ]
     if rows.empty:
-        return verdict("The link was not shaped, so there is no band.")
+        return "the link was not shaped, so there is no band.", None
     spread, efficiency = rows["spread_efficiency"].fillna(0), rows["efficiency"]
     least, most = (rows[column].astype(float) for column in ("least_efficiency", "most_efficiency"))
     below, above = efficiency + spread < least, efficiency - spread > most
     if below.any():
         deepest = units.number((efficiency / least).min(), 2)
         sentence = (
-            f"**The lines promise too much: {int(below.sum())} of {len(rows)} efficiencies lie below their band**"
+            f"**the lines promise too much: {int(below.sum())} of {len(rows)} efficiencies lie below their band**"
         )
-        return verdict(f"{sentence}, one at {deepest} of its lower edge.")
+        return f"{sentence}, one at {deepest} of its lower edge.", None
     if above.any():
-        return verdict(f"**{int(above.sum())} of {len(rows)} efficiencies lie above their band.**")
-    return verdict(f"**All {len(rows)} efficiencies lie in their band.**")
+        return f"**{int(above.sum())} of {len(rows)} efficiencies lie above their band.**", None
+    return f"**all {len(rows)} efficiencies lie in their band.**", None
 
 
 def link_needed(needed: pd.DataFrame) -> Markdown:
@@ -230,24 +268,31 @@ def link_needed(needed: pd.DataFrame) -> Markdown:
     if len(never):
         names = listed(f"{NAMES[row.strategy]}" for row in never.drop_duplicates("strategy").itertuples())
         sentence += f" {names} can need more than any link gives: the links inside a node take too long."
-    return verdict(sentence, shown, summary="Every strategy")
+    few = needed[needed["accumulation"] == needed["accumulation"].min()].set_index("strategy")["gbit_per_s"]
+    if few["ddp"] < few["hierarchical"]:
+        sentence += " Two levels can need more than a flat ring, too: they first spend time inside the node."
+    return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
 
 
-def local_steps_cost(table: pd.DataFrame) -> Markdown:
-    """Say what the rarest exchange saves in bytes and costs in loss; takes `exchanges`."""
+def local_steps_cost(*tables: pd.DataFrame) -> Markdown:
+    """Say what the rarest exchange saves in bytes and costs in loss; takes `exchanges` of runs."""
+    return _each(_said_of_exchanges, tables)
+
+
+def _said_of_exchanges(table: pd.DataFrame) -> _Said:
     rows = table.set_index("every")
     if 1 not in rows.index or len(rows) < 2:
-        return verdict("This run has nothing to compare with.")
+        return "this run has nothing to compare with.", None
     first, last = rows.loc[1], rows.iloc[-1]
     worse = last["final_loss"] - first["final_loss"]
     noise = last["spread_final_loss"] + first["spread_final_loss"]
-    cost = f"ends {units.number(abs(worse), 2)} nats {'higher' if worse > 0 else 'lower'}"
-    cost = cost if abs(worse) > noise else "ends as low, within the seeds' spread"
-    cost = cost if rows["seeds"].min() > 1 else f"{cost} with the only seed"
+    cost = f"its loss ends {units.number(abs(worse), 2)} nats {'higher' if worse > 0 else 'lower'}"
+    cost = cost if abs(worse) > noise else "its loss on unseen text ends as low, within the seeds' spread"
+    cost = cost if rows["seeds"].min() > 1 else "one seed says nothing of its loss"
     alike = "" if table["apart"].max() == 0 else " ✘ **Ranks end with different weights.**"
     shown = table[["every", "final_loss", "spread_final_loss", "seeds", "link_mib"]].round(3)
     less = units.times(last["times_less"])
-    return verdict(f"**An exchange every {last.name} steps sends {less} less and {cost}.**{alike}", shown)
+    return f"**an exchange every {last.name} steps sends {less} less; {cost}.**{alike}", shown
 
 
 def limits_at_scale(table: pd.DataFrame) -> Markdown:
@@ -288,7 +333,7 @@ def _sharded(runs: Mapping[str, Run]) -> str | None:
     rows = _slowest(tables.strategies(runs["strategies"]))
     if not {"fsdp", "hsdp"} <= {*rows.index}:
         return None
-    return f"FSDP's step takes {units.times(rows['step_ms']['fsdp'] / rows['step_ms']['hsdp'])} HSDP's"
+    return f"FSDP sends {units.times(rows['link_mib']['fsdp'] / rows['link_mib']['hsdp'])} HSDP's bytes"
 
 
 def _rarely(runs: Mapping[str, Run]) -> str:

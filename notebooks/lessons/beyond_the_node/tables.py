@@ -89,7 +89,8 @@ def two_lines(run: Run) -> pd.DataFrame:
         figures = (1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, gb_per_s(rate), share, share * spread)
         rows.append((place, rate, "all-reduce", ranks, *figures))
     names = ["alpha_us", "beta_gb_per_s", "residual", "shaped_gb_per_s", "share_of_rate", "spread_share_of_rate"]
-    return of_run(pd.DataFrame(rows, columns=["place", "link_mbit", "collective", "ranks", *names]), run)
+    columns = ["place", "link_mbit", "collective", "ranks", *names]
+    return of_run(pd.DataFrame(rows, columns=columns), run, on_cpu=run.plan.device == "cpu")
 
 
 def _levels_at(lines: pd.DataFrame, link_mbit: int, nodes: int, per_node: int) -> Levels:
@@ -119,7 +120,7 @@ def levels_gain(run: Run) -> pd.DataFrame:
     table["spread_gain"] = table["gain"] * shares
     table["bytes_gain"] = flat["counted_bytes"] / two["counted_bytes"]
     table["expected_gain"] = flat["link_bytes"] / two["link_bytes"]
-    return of_run(table.reset_index(), run)
+    return of_run(table.reset_index(), run, on_cpu=run.plan.device == "cpu")
 
 
 def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -155,7 +156,7 @@ def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
         table[column] = (
             [_predicted(run, row, lines, gradient_bytes, hides) for row in rows] if lines is not None else None
         )
-    return of_run(table, run)
+    return of_run(table, run, on_cpu=run.plan.device == "cpu")
 
 
 def _predicted(run: Run, row: Any, lines: pd.DataFrame, gradient_bytes: float, hides: bool) -> float:
@@ -265,7 +266,7 @@ def link_traffic(
     whole = step_link_bytes("ddp", gradient_bytes, nodes, per_node)
     sizes = {
         (strategy, count): step_link_bytes(strategy, gradient_bytes, nodes, per_node, count, every)
-        for strategy in ("fsdp", "ddp", "hsdp", "local")
+        for strategy in ("fsdp", "ddp", "hierarchical", "hsdp", "local")
         for count in accumulation
     }
     rows = [(*setting, size / MIB, size / whole) for setting, size in sizes.items()]

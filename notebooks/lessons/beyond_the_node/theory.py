@@ -115,6 +115,7 @@ NAMES = {
     "tree": "DDP, two levels, tree",
     "fsdp": "FSDP over all GPUs",
     "hsdp": "HSDP",
+    "local": "local steps",
 }
 BITS = 8
 GATHERS = 2  # of FSDP's weights per micro-batch: in forward and in backward

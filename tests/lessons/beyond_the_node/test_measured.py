@@ -52,18 +52,25 @@ def test_the_verdict_on_lines_follows_the_share(folder, share, part):
     assert met["bytes of a flat over a hierarchical all-reduce, off theory"]
 
 
+def counting(table):
+    """Return the table of a run whose times may be compared."""
+    return made_from(table.copy(), table, on_cpu=False)
+
+
 def test_two_levels_send_and_take_two_thirds(messages):
-    gain = lab.levels_gain(messages)
+    gain = counting(lab.levels_gain(messages))
     assert gain["expected_gain"].eq(1.5).all() and gain["bytes_gain"].to_numpy() == pytest.approx(1.5)
     said = lab.fewer_bytes(gain).data
     assert "sends 1.5× the bytes" in said and "With the largest message it also takes longer at every rate" in said
+    on_cpus = lab.fewer_bytes(lab.levels_gain(messages)).data
+    assert on_cpus.startswith("Here: **One flat ring sends 1.5×") and "longer" not in on_cpus
 
 
 def test_two_levels_that_are_slower_or_within_noise_are_said_to_be_so(folder):
     slower = lab.levels_gain(made.messages_run(folder / "slower", hierarchical=2.0))
-    assert "slower all the same at 100 Mbit/s" in lab.fewer_bytes(slower).data
+    assert "slower all the same at 100 Mbit/s" in lab.fewer_bytes(counting(slower)).data
     noisy = lab.levels_gain(made.messages_run(folder / "noisy", factors=(0.4, 1.0, 2.5)))
-    assert "no more than noise" in lab.fewer_bytes(noisy).data
+    assert "no more than noise" in lab.fewer_bytes(counting(noisy)).data
 
 
 def test_a_rate_without_a_line_is_refused(steps, messages):
@@ -93,11 +100,13 @@ def test_fsdp_over_gloo_makes_four_passes_but_for_the_root(steps):
 
 
 def test_sharded_steps(steps, folder):
-    said = lab.sharded_steps(lab.strategies(steps)).data
-    assert "**At 100 Mbit/s HSDP's step is" in said and "Bytes are theory's to within 4.7 %" in said
+    on_cpus = lab.sharded_steps(lab.strategies(steps)).data
+    assert "Here: **bytes are theory's to within 4.7 %.**" in on_cpus and "as fast" not in on_cpus
+    said = lab.sharded_steps(counting(lab.strategies(steps))).data
+    assert "**at 100 Mbit/s HSDP's step is" in said and "Bytes are theory's to within 4.7 %" in said
     assert "DDP's is slower, too" in said or "DDP's is slower than HSDP's, too; faster links" in said
     other = made.strategies_run(folder / "slow", slower={"hsdp": 9}, extra_bytes=2.0)
-    said = lab.sharded_steps(lab.strategies(other)).data
+    said = lab.sharded_steps(counting(lab.strategies(other))).data
     assert (
         "HSDP is slower all the same" in said
         and "DDP's is the fastest" in said
@@ -107,16 +116,24 @@ def test_sharded_steps(steps, folder):
 
 def test_which_knob(steps, folder):
     table = lab.strategies(steps)
-    said = lab.which_knob(table, table).data
-    assert "**At 100 Mbit/s accumulation takes the efficiency from 14 % to 40 %.** No bucket size" in said
+    said = lab.which_knob(table).data
+    assert "Here: **at 100 Mbit/s accumulation takes the efficiency from 14 % to 40 %.** No bucket size" in said
     noisy = lab.strategies(made.strategies_run(folder / "noisy steps", factors=(0.3, 1.0, 3.0)))
-    assert "by no more than noise" in lab.which_knob(noisy, noisy).data
+    assert "by no more than noise" in lab.which_knob(noisy).data
     worse = made_from(
         table.assign(step_ms=table["step_ms"].where(table["bucket_mb"] != 0.1, 9 * table["step_ms"])), table
     )
-    assert lab.which_knob(worse, worse).data.endswith("The size of buckets matters, too.")
-    assert "matters, too; in the recorded run no size is clearly faster" in lab.which_knob(worse, table).data
-    assert "No bucket size is clearly faster; in the recorded run the size matters" in lab.which_knob(table, worse).data
+    assert lab.which_knob(worse).data.endswith("The size of buckets matters, too.")
+
+
+def test_a_readers_cpus_are_not_judged(steps):
+    here = lab.strategies(steps)
+    there = made_from(here.copy(), here)
+    there.attrs["source"] = "recorded on two nodes"
+    assert lab.judged(here, there) is there and lab.judged(counting(here), there) is not there
+    assert lab.within_band(here).data == ""
+    said = lab.sharded_steps(here, there).data
+    assert "Here: **bytes" in said and "\n\nRecorded: **at 100 Mbit/s" in said
 
 
 def test_points_lie_in_the_band_or_are_said_not_to(steps, messages, folder):
@@ -125,13 +142,13 @@ def test_points_lie_in_the_band_or_are_said_not_to(steps, messages, folder):
     count = len(table[table["plain"] & (table["strategy"] != "alone")])
     slow = lab.strategies(made.strategies_run(folder / "far", slower={"ddp": 5, "fsdp": 5, "hsdp": 5}), lines)
     assert (
-        f"**The lines promise too much: {count} of {count} efficiencies lie below their band**"
-        in lab.within_band(slow).data
+        f"**the lines promise too much: {count} of {count} efficiencies lie below their band**"
+        in lab.within_band(counting(slow)).data
     )
     inside = made_from(table.assign(efficiency=(table["least_efficiency"] + table["most_efficiency"]) / 2), table)
-    assert f"**All {count} efficiencies lie in their band.**" in lab.within_band(inside).data
+    assert f"**all {count} efficiencies lie in their band.**" in lab.within_band(counting(inside)).data
     above = made_from(table.assign(efficiency=1.5 * table["most_efficiency"]), table)
-    assert f"**{count} of {count} efficiencies lie above their band.**" in lab.within_band(above).data
+    assert f"**{count} of {count} efficiencies lie above their band.**" in lab.within_band(counting(above)).data
 
 
 @pytest.mark.parametrize(("worse", "part"), [(0.5, "ends 0.50 nats higher"), (0.0, "within the seeds' spread")])

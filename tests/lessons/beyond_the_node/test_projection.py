@@ -64,15 +64,17 @@ def test_traffic_of_a_step():
         ("fsdp", 4): 4.5,
         ("ddp", 1): 1.0,
         ("ddp", 4): 1.0,
+        ("hierarchical", 1): 0.533,
+        ("hierarchical", 4): 0.533,
         ("hsdp", 1): 0.533,
         ("hsdp", 4): 0.533,
         ("local", 1): 0.01,
         ("local", 4): 0.01,
     }
     assert "With 4 micro-batches HSDP sends 8.4× less" in lab.hsdp_sends_less(table).data
-    assert "more micro-batches, 3.0×" in lab.hsdp_sends_less(table).data
+    assert "Only FSDP sends more with more micro-batches, 3.0×" in lab.hsdp_sends_less(table).data
     few = lab.hsdp_sends_less(lab.link_traffic(GPT2_BYTES, 2, 8, accumulation=(1,))).data
-    assert "2.8× less" in few and "more micro-batches" not in few
+    assert "2.8× less" in few and "Only FSDP" not in few
 
 
 def test_the_link_that_is_needed():
@@ -80,6 +82,7 @@ def test_the_link_that_is_needed():
     said = lab.link_needed(table).data
     assert "DDP, two levels with 4 micro-batches needs the least: 280 Gbit/s" in said
     assert "FSDP over all GPUs and HSDP can need more" in said, "the ring's slowest hop may be inside a node"
+    assert "Two levels can need more than a flat ring, too" in said
     needed = table.set_index(["strategy", "accumulation"])["gbit_per_s"]
     assert needed["ddp", 4] == pytest.approx(436, rel=1e-2)
     fast = lab.needed_links(Link(0.0, 1e6), 0.12, GPT2_BYTES, 2, 8)
