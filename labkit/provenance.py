@@ -38,15 +38,18 @@ class _SharedFacts(dict[str, Any]):
 
 
 def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
-    """Return the table, marked as measured by the run: source, small, ranks, conditions (key figures), and `facts`."""
-    conditions = _SharedFacts(run.key_conditions())
-    of_the_run = {"small": run.plan.size == "small", "ranks": run.plan.gpus, "conditions": conditions}
-    return of_source(table, run.source, **(of_the_run | facts))
+    """Return the table, marked as measured by the run, with `facts`.
+
+    Of the run: source, small, on_cpu (processes stood in for GPUs), ranks, conditions (key figures).
+    """
+    plan, conditions = run.plan, _SharedFacts(run.key_conditions())
+    of_the_run = {"small": plan.size == "small", "on_cpu": plan.device == "cpu", "ranks": plan.gpus}
+    return of_source(table, run.source, **(of_the_run | {"conditions": conditions} | facts))
 
 
-def of_source(table: pd.DataFrame, source: str, *, small: bool = False, **facts: Any) -> pd.DataFrame:
+def of_source(table: pd.DataFrame, source: str, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as coming from `source` (a report, a formula), with further `facts`."""
-    table.attrs = {"source": source, "small": small, **facts}
+    table.attrs = {"source": source, "small": False, "on_cpu": False, **facts}
     return table
 
 

@@ -13,6 +13,9 @@ from labkit.story.words import as_table
 
 RuleInput = TypeVar("RuleInput")
 MOST_NUMBERS = 3
+# Of a run on CPUs: what a rule's row says of its speed, and what stands below a chart of its times.
+NOT_COMPARED = "CPUs: not compared"
+CPU_TIMES = "CPU processes share cores: times of this run say nothing about GPUs."
 NOT_MEASURED = "not measured"
 # Groups of three digits belong together, and so do the digits of 3.66; H200 and float32 are names.
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[ \u202f]\d{3}\b|[.,]\d+)*")

@@ -229,7 +229,7 @@ def attributed(rows: list[dict], **attrs) -> pd.DataFrame:
 def table(*rows, columns, **attrs) -> pd.DataFrame:
     """Give a table of tuples as a full-size run would give it."""
     made = pd.DataFrame(rows, columns=columns)
-    made.attrs.update({"small": False, "source": "made"} | attrs)
+    made.attrs.update({"small": False, "on_cpu": False, "source": "made"} | attrs)
     return made
 
 

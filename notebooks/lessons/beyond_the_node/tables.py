@@ -90,7 +90,7 @@ def two_lines(run: Run) -> pd.DataFrame:
         rows.append((place, rate, "all-reduce", ranks, *figures))
     names = ["alpha_us", "beta_gb_per_s", "residual", "shaped_gb_per_s", "share_of_rate", "spread_share_of_rate"]
     columns = ["place", "link_mbit", "collective", "ranks", *names]
-    return of_run(pd.DataFrame(rows, columns=columns), run, on_cpu=run.plan.device == "cpu")
+    return of_run(pd.DataFrame(rows, columns=columns), run)
 
 
 def _levels_at(lines: pd.DataFrame, link_mbit: int, nodes: int, per_node: int) -> Levels:
@@ -120,7 +120,7 @@ def levels_gain(run: Run) -> pd.DataFrame:
     table["spread_gain"] = table["gain"] * shares
     table["bytes_gain"] = flat["counted_bytes"] / two["counted_bytes"]
     table["expected_gain"] = flat["link_bytes"] / two["link_bytes"]
-    return of_run(table.reset_index(), run, on_cpu=run.plan.device == "cpu")
+    return of_run(table.reset_index(), run)
 
 
 def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -156,7 +156,7 @@ def strategies(run: Run, lines: pd.DataFrame | None = None) -> pd.DataFrame:
         table[column] = (
             [_predicted(run, row, lines, gradient_bytes, hides) for row in rows] if lines is not None else None
         )
-    return of_run(table, run, on_cpu=run.plan.device == "cpu")
+    return of_run(table, run)
 
 
 def _predicted(run: Run, row: Any, lines: pd.DataFrame, gradient_bytes: float, hides: bool) -> float:

@@ -10,7 +10,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, where
 from labkit.story import units
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.ddp_from_scratch import tables
 from lessons.ddp_from_scratch.theory import NAMES
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _AFTER = {"overlapped": "naive", "bucketed": "flat"}  # sends during backward: sends as large messages after it
 _Pair = tuple[pd.DataFrame, pd.DataFrame]
-_NOT_COMPARED = "CPUs: not compared"
 
 
 def all_right(cases: pd.DataFrame) -> Markdown:
@@ -47,7 +46,7 @@ def _compared(runs: Sequence[_Pair], say: Callable[[pd.DataFrame, pd.DataFrame],
     """Return what `say` says of this run, the first; of the last one, where this one ran on CPUs."""
     on_cpus = fact(runs[0][0], "on_cpu")
     judged = runs[-1] if on_cpus else runs[0]
-    tail = " CPU processes share cores: the times here say nothing about GPUs." if on_cpus else ""
+    tail = f" {CPU_TIMES}" if on_cpus else ""
     return f"{where(judged[0]).split(',')[0]}: {say(*judged)}{tail}"
 
 
@@ -155,7 +154,7 @@ def _hidden(runs: Mapping[str, Run]) -> str | None:
     run = runs.get("report_128", runs["implementations"])  # the recorded steps with less noise
     table = tables.implementations(run)
     if fact(table, "on_cpu"):
-        return _NOT_COMPARED
+        return NOT_COMPARED
     rows = table.drop_duplicates("strategy").set_index("strategy")
     if not {*_AFTER, *_AFTER.values()} <= {*rows.index}:
         return None
@@ -173,7 +172,7 @@ def _early(runs: Mapping[str, Run]) -> str:
 def _size(runs: Mapping[str, Run]) -> str | None:
     fit = tables.overhead(runs["buckets"])
     if fact(fit, "on_cpu"):
-        return _NOT_COMPARED
+        return NOT_COMPARED
     return None if fit.empty else f"fastest within noise: {_span(fit)}"
 
 

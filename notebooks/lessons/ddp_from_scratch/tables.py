@@ -34,7 +34,7 @@ def implementations(run: Run) -> pd.DataFrame:
     over ranks and rounds; longer_ms, the step minus the step of "none", and its spread; peak_mib of the fullest rank
     (NaN on a CPU, and if ranks or rounds differ: then it does not describe the strategy) and extra_mib, minus the peak
     of "none"; over_ddp, the step divided by that of torch's DDP, and its spread. A comparison is NaN if the run lacks
-    the strategy to compare with. Facts: `sequences` of all ranks together, `positions` per sequence, on_cpu.
+    the strategy to compare with. Facts: `sequences` of all ranks together, `positions` per sequence.
     """
     table = run.medians(SETTING, "step_ms")
     rows = _timed(run)
@@ -48,8 +48,7 @@ def implementations(run: Run) -> pd.DataFrame:
     table["extra_mib"] = table["peak_mib"] - none["peak_mib"]
     table["over_ddp"] = table["step_ms"] / ddp["step_ms"]
     table["spread_over_ddp"] = (table["spread_step_ms"] + ddp["spread_step_ms"] * table["over_ddp"]) / ddp["step_ms"]
-    sequences, on_cpu = run.plan.samples * run.plan.gpus, run.plan.device == "cpu"
-    return of_run(table, run, sequences=sequences, positions=run.plan.sequence, on_cpu=on_cpu)
+    return of_run(table, run, sequences=run.plan.samples * run.plan.gpus, positions=run.plan.sequence)
 
 
 def costs(run: Run) -> pd.DataFrame:
@@ -222,7 +221,7 @@ def buckets(run: Run) -> pd.DataFrame:
     for), buckets (how many were sent), mean_mib, last_mib (of the last bucket, which no backward hides), step_ms,
     spread_step_ms, count, status, waited_ms, over_ddp, spread_over_ddp, fitted_ms, residual (measured / fitted - 1) and
     `tied`: differs from the fastest by no more than noise. Only bucketed rows are fitted.
-    Facts: total_mib; none_ms and ddp_ms (NaN if the run has none); on_cpu.
+    Facts: total_mib; none_ms and ddp_ms (NaN if the run has none).
     """
     steps = implementations(run)
     none, ddp = row_of(steps, "none"), row_of(steps, "ddp")
@@ -249,7 +248,6 @@ def buckets(run: Run) -> pd.DataFrame:
         total_mib=total,
         none_ms=none["step_ms"],
         ddp_ms=ddp["step_ms"],
-        on_cpu=plan.device == "cpu",
     )
 
 
@@ -286,7 +284,7 @@ def overhead(run: Run) -> pd.DataFrame:
         )
     columns = ["overhead_us", "gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms"]
     columns += ["best_mib", "tied_from_mib", "tied_to_mib", "identified"]
-    return of_run(pd.DataFrame(rows, columns=columns), run, total_mib=total, on_cpu=run.plan.device == "cpu")
+    return of_run(pd.DataFrame(rows, columns=columns), run, total_mib=total)
 
 
 def curve(run: Run) -> pd.DataFrame:

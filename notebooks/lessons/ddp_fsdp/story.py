@@ -12,7 +12,7 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED
-from labkit.story.verdict import folded, one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, folded, one_minute, verdict
 from labkit.story.words import as_table, listed
 from labkit.theory.sizes import MIB
 from lessons.ddp_fsdp import tables
@@ -20,7 +20,6 @@ from lessons.ddp_fsdp import tables
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_CPUS = "CPUs: not compared"
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
 _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
@@ -122,7 +121,7 @@ def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Mar
     most, least = recorded["batch"].max(), recorded["batch"].min()
     losses = [_difference(rows.loc[(batch, "fsdp_full")]) for batch in (most, least)]
     sentence = f"**FSDP full beside DDP, recorded: {losses[0]} at the larger batch, {losses[1]} at the smaller.**"
-    sentence += " CPU processes share cores: rates of this run say nothing about GPUs." if on_cpu else ""
+    sentence += f" {CPU_TIMES}" if on_cpu else ""
     return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
 
 
@@ -267,14 +266,14 @@ def _traffic(runs: Mapping[str, Run]) -> str | None:
 def _beyond_noise(runs: Mapping[str, Run]) -> str:
     table = tables.compared(runs["strategies"])
     if fact(table, "on_cpu"):
-        return _CPUS
+        return NOT_COMPARED
     rows = table[(table["strategy"] == "fsdp_full") & (table["batch"] == table["batch"].max())]
     return f"FSDP full beside DDP: {_difference(rows.iloc[0])}"
 
 
 def _knobs(runs: Mapping[str, Run]) -> str:
     if runs["knobs"].plan.device == "cpu":
-        return _CPUS
+        return NOT_COMPARED
     return f"up to {units.times(tables.ladder(runs['knobs'])['times_first'].max())} as fast"
 
 

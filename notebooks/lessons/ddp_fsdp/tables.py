@@ -44,12 +44,12 @@ def throughput(run: Run) -> pd.DataFrame:
 def compared(run: Run) -> pd.DataFrame:
     """Return `throughput`, and of each strategy but "single" how far its rate is from DDP's.
 
-    percent, spread_percent, and resolved: whether the difference is more than both spreads together. Fact: on_cpu.
+    percent, spread_percent, and resolved: whether the difference is more than both spreads together.
     """
     table = throughput(run)
     apart = _beside_ddp(table).astype({"batch": table["batch"].dtype})
     joined = table.merge(apart, on=["strategy", "batch"], how="left")
-    return of_run(joined, run, batches=run.plan.batches, on_cpu=run.plan.device == "cpu")
+    return of_run(joined, run, batches=run.plan.batches)
 
 
 def _beside_ddp(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, fact_or
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.profile import EXPLAINED
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
 from labkit.theory.sizes import GB, MIB
 from lessons.optimizer_sharding import tables
@@ -97,9 +97,9 @@ def update_times(table: pd.DataFrame) -> Markdown:
     if not {"sharded", "unsharded"} <= {*rows.index}:
         return verdict("There is nothing to compare with.")
     ours, torchs, shown = rows.loc["sharded"], rows[rows.index.str.startswith("zero")], _times_shown(table)
-    if fact_or(table, "on_cpu", False):
-        sentence = f"On CPUs our update takes {units.number(ours['update_ms'])} ms. Processes share the cores"
-        return verdict(f"{sentence}: these times say nothing about GPUs.", shown, summary="Every optimizer")
+    if fact(table, "on_cpu"):
+        sentence = f"Here our update takes {units.number(ours['update_ms'])} ms."
+        return verdict(f"{sentence} {CPU_TIMES}", shown, summary="Every optimizer")
     head = f"**Our update takes {units.number(ours['update_ms'])} ms**"
     if len(torchs):
         best = torchs.loc[torchs["update_ms"].idxmin()]
@@ -184,7 +184,7 @@ def _elements(runs: Mapping[str, Run]) -> str:
 def _hidden(runs: Mapping[str, Run]) -> str | None:
     rows = tables.steps(runs["steps"])
     if fact(rows, "on_cpu"):
-        return "says nothing on CPUs: processes share cores"
+        return NOT_COMPARED
     rows = rows[(rows["optimizer"] == "adamw") & (rows["kernel"] == "foreach")].set_index("way")
     if not {"sharded", "unsharded"} <= {*rows.index}:
         return None

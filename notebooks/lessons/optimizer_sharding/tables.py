@@ -132,7 +132,7 @@ def steps(run: Run) -> pd.DataFrame:
     `exposed_ms` is what sending adds to an update. `least_local_ms` and `least_sent_ms`: bytes over the datasheet's
     rates of memory and links, NaN where no datasheet is known. `over_torch` and `step_over_torch`: update and step
     over those of the faster of torch's two; `spread_over_torch` and `spread_step_over_torch` of both medians together.
-    A setting that is not complete, in a run that ended before it was, is left out. Fact: on_cpu.
+    A setting that is not complete, in a run that ended before it was, is left out.
     """
     table = _parts(run)
     model, ranks = sizes(run.plan), run.plan.gpus
@@ -145,7 +145,7 @@ def steps(run: Run) -> pd.DataFrame:
     table["least_sent_ms"] = [_least_sent_ms(sum(model), ranks, way, link) for way in table["way"]]
     for column, part in (("over_torch", "update"), ("step_over_torch", "step")):
         table[[column, f"spread_{column}"]] = _over_torch(table, part)
-    return of_run(table, run, on_cpu=run.plan.device == "cpu")
+    return of_run(table, run)
 
 
 def _over_torch(table: pd.DataFrame, part: str) -> pd.DataFrame:

@@ -100,7 +100,7 @@ def _above_simulated(here: pd.DataFrame) -> str:
     above = (here["bubble_measured"] - here["bubble_simulated"]).max()
     if above <= _CLOSE:
         return f" Here no bubble is measured more than {100 * _CLOSE:.0f} points above the simulated one."
-    shared = " The simulator leaves out that processes share cores." if fact(here, "small") else ""
+    shared = " The simulator leaves out that processes share cores." if fact(here, "on_cpu") else ""
     return f" Here the measured one is up to {100 * above:.0f} points larger than the simulated.{shared}"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.engine.run import half_spread
-from labkit.provenance import fact, made_from, of_source
+from labkit.provenance import fact, made_from, of_run
 from labkit.theory.resnet import SAID
 from labkit.theory.sizes import GB
 from lessons.scaling.theory import GUESSING, fit_serial
@@ -23,8 +23,9 @@ LAWS = {"strong": "amdahl", "weak": "gustafson"}
 
 def of_images(table: pd.DataFrame, run: Run) -> pd.DataFrame:
     """Return the table, marked as measured by the run on its kind of images."""
-    kept_facts = {"images": run.plan.images, "conditions": run.key_conditions(), "ranks": run.plan.gpus}
-    return of_source(table, f"{run.source}, {SAID[run.plan.images]}", small=run.plan.size == "small", **kept_facts)
+    table = of_run(table, run, images=run.plan.images)
+    table.attrs["source"] += f", {SAID[run.plan.images]}"
+    return table
 
 
 def epochs(run: Run) -> pd.DataFrame:

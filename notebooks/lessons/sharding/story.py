@@ -12,7 +12,7 @@ from labkit.provenance import fact, fact_or, is_recorded, place_name
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED, host_bound
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.sharding.tables import training
 
@@ -137,8 +137,8 @@ def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if pd.notna(wide["mfu"]):
         head += f" In bfloat16 the fastest is {wide['knob']}, with an MFU of {units.percent(wide['mfu'])}."
     rows = here[here["tokens_per_s"].notna()]
-    if fact(here, "small"):
-        return verdict(f"{head} CPU processes share cores: times of this run say nothing about GPUs.")
+    if fact(here, "on_cpu"):
+        return verdict(f"{head} {CPU_TIMES}")
     if len(rows) < 2:
         return verdict(f"{head} Here fewer than two settings were measured.")
     last, first = rows.loc[rows["tokens_per_s"].idxmax()], rows.iloc[0]
@@ -186,7 +186,7 @@ def enough_sequences(table: pd.DataFrame) -> Markdown:
 
 def what_options_cost(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what recomputing saves and costs, here if on GPUs, and whether all losses are the same; takes `options`."""
-    table = recorded if fact(here, "small") else here
+    table = recorded if fact(here, "on_cpu") else here
     memory = "peak_mib" if table["peak_mib"].notna().any() else "activations_mib"
     rows = table.set_index(["strategy", "option"])[["tokens_per_s", memory]]
     names = {
@@ -224,7 +224,7 @@ def _sending_less(table: pd.DataFrame, rounding: float) -> str:
 
 def one_exchange(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say what one exchange per step saves beside one per micro-batch, here if on GPUs; takes `accumulation`s."""
-    table = recorded if fact(here, "small") else here
+    table = recorded if fact(here, "on_cpu") else here
     changes = {name: _change(table, name) for name in table["strategy"].unique()}
     said = listed(f"{STRATEGY_NAMES[name]} takes {change}" for name, change in changes.items())
     if {*changes.values()} == {_SAME}:
@@ -387,7 +387,7 @@ def _hidden(runs: Mapping[str, Run]) -> str | None:
 
 
 def _on_gpus(plan: str, show: Callable[[Mapping[str, Run]], str | None]) -> Callable[[Mapping[str, Run]], str | None]:
-    return lambda runs: "CPUs: not compared" if runs[plan].plan.device == "cpu" else show(runs)
+    return lambda runs: NOT_COMPARED if runs[plan].plan.device == "cpu" else show(runs)
 
 
 _RULES = {

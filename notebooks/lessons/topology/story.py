@@ -11,7 +11,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.topology import tables
 
@@ -180,7 +180,7 @@ def _pinned(run: Run) -> str | None:
 
 def _shared(run: Run) -> str | None:
     if run.plan.device == "cpu":
-        return "CPU processes share cores"
+        return NOT_COMPARED
     kept = min(_kept(tables.host_rates(tables.copies(run))).values())
     return f"each keeps at least {units.percent(kept)} of its rate alone" if run.plan.gpus > 1 else None
 

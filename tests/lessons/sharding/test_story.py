@@ -84,13 +84,13 @@ def test_same_training(equality, said):
     assert said in sharding.same_training(equality).data
 
 
-def rungs(*rates, mfu=0.52, spread=1.0, small=False):
+def rungs(*rates, mfu=0.52, spread=1.0, on_cpu=False):
     rows = [
         (f"knob {chr(97 + i)}", rate, spread, rate / rates[max(0, i - 1)], rate / rates[0], mfu)
         for i, rate in enumerate(rates)
     ]
     columns = ["knob", "tokens_per_s", "spread_tokens_per_s", "times_previous", "times_first", "mfu"]
-    return table(*rows, columns=columns, small=small)
+    return table(*rows, columns=columns, on_cpu=on_cpu)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def rungs(*rates, mfu=0.52, spread=1.0, small=False):
             rungs(8e3, 20e3, 16e3),
             "3.7× as fast with knob c.** In bfloat16 the fastest is knob c, with an MFU of 52 %. Here 2.5×, with",
         ),
-        (rungs(8e3, 20e3, small=True), "CPU processes share cores: times of this run say nothing about GPUs"),
+        (rungs(8e3, 20e3, on_cpu=True), "CPU processes share cores: times of this run say nothing about GPUs"),
         (rungs(100.0, 100.5), "Here no knob makes it faster beyond noise"),
         (rungs(100.0, 150.0, spread=90.0), "Here no knob makes it faster beyond noise"),
         (rungs(100.0), "Here fewer than two settings"),
@@ -153,9 +153,9 @@ def test_enough_sequences(batches, said):
     assert said in sharding.enough_sequences(batches).data
 
 
-def options(*rows, peak=NAN, small=False):
+def options(*rows, peak=NAN, on_cpu=False):
     names = ["strategy", "option", "tokens_per_s", "activations_mib", "gradients_mib", "loss_off"]
-    return table(*rows, columns=names, small=small).assign(peak_mib=peak)
+    return table(*rows, columns=names, on_cpu=on_cpu).assign(peak_mib=peak)
 
 
 ALIKE = (("single", "", 100.0, 200, NAN, 0.0), ("ddp", "", 190.0, 200, 64, 1e-6))
@@ -176,7 +176,7 @@ RECOMPUTED = ("ddp", "recomputed", 152.0, 50, 64, 1e-6)
     ],
 )
 def test_what_options_cost(options, said):
-    other = table(columns=options.columns, small=True)
+    other = table(columns=options.columns, on_cpu=True)
     assert said in sharding.what_options_cost(options, other).data
     assert said in sharding.what_options_cost(other, options).data, "of a run on CPUs nothing is said"
 
@@ -205,7 +205,7 @@ def accumulated(*rows):
 )
 def test_one_exchange(rows, said):
     made = accumulated(*rows)
-    other = table(columns=made.columns, small=True)
+    other = table(columns=made.columns, on_cpu=True)
     assert said in sharding.one_exchange(made, other).data
     assert said in sharding.one_exchange(other, made).data, "of a run on CPUs nothing is said"
 
