@@ -33,7 +33,6 @@ STYLES = {
     "compiled": (canvas.SERIES[4], "^"),
     "by_hand": (canvas.SERIES[6], "o"),
 }
-_HEAD_DIMS = {16: canvas.SERIES[0], 32: canvas.SERIES[4], 64: canvas.SERIES[1], 128: canvas.SERIES[2]}
 _BAD = canvas.PREDICTED
 _CROSS: Any = {"marker": "x", "color": canvas.QUIET, "ms": 8, "mew": 2, "ls": ""}
 _RING: Any = {"marker": "o", "ms": 12, "mfc": "none", "mec": _BAD, "mew": 1.6, "ls": ""}
@@ -80,7 +79,7 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
 
     The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow.
     """
-    figure, pairs = _rows(tables)
+    figure, pairs = _rows([table for table in tables if fact(table, "gpu_mib") > 0] or tables)
     for table, axes in pairs:
         table = table[table["head_dim"] == 64]
         for ax, phase in zip(axes, _PHASES, strict=True):
@@ -121,13 +120,10 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
                 drawn |= {"label": ATTENTION_NAMES[name]} if clock == "launched" else {"ls": canvas.DASHES}
                 ax.plot(line["sequence"], scale * line["tflops"], **drawn)
             _out_of_memory(ax, group["sequence"][group["status"] != "ok"], 0.04)
-            if pd.notna(peak := group["peak_tflops"].max()):
-                ax.axhline(peak, color=canvas.THEORY, lw=1.3, label="peak rate by datasheet")
             if "captured" in set(group["clock"]):
                 ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock")
             _dress(ax, table, f"d = {head_dim}, {precision}")
-        canvas.logarithmic(axes[0].yaxis)
-        axes[0].set_ylabel(f"{unit} (log)")
+        axes[0].set(ylabel=unit, ylim=(0, None))
     return _closed(figure, pairs)
 
 
@@ -155,21 +151,23 @@ def generations_chart(*tables: pd.DataFrame) -> Figure:
 
 
 def sweep_chart(*tables: pd.DataFrame) -> Figure:
-    """Forward and backward in ms by sequence length: ours (solid) and plain (dashed), a colour per head dimension.
+    """Forward and backward in ms by sequence length: ours and plain, at the least and the largest head dimension.
 
     What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
     """
     figure, pairs = _rows(_on_a_gpu(tables))
     for table, axes in pairs:
         rows = table[table["phase"] == "both"]
+        ends = {rows["head_dim"].max(): canvas.DASHES, rows["head_dim"].min(): "-"}
         for ax, (precision, of_precision) in _fill(axes, list(rows.groupby("precision", sort=False))):
-            for head_dim, group in of_precision.groupby("head_dim"):
-                for column, dashes in (("flash_ms", "-"), ("plain_ms", canvas.DASHES)):
-                    drawn: Any = {"color": _HEAD_DIMS[head_dim], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
-                    drawn |= {"label": f"d = {head_dim}"} if column == "flash_ms" else {}
-                    ax.plot(group["sequence"], group[column], **drawn)
-            for name, dashes in (("flash", "-"), ("plain", canvas.DASHES)):
-                ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=ATTENTION_NAMES[name])
+            for head_dim, dashes in ends.items():
+                group = of_precision[of_precision["head_dim"] == head_dim]
+                for name in ("flash", "plain"):
+                    drawn: Any = {"color": STYLES[name][0], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
+                    drawn |= {"label": ATTENTION_NAMES[name]} if dashes == "-" else {}
+                    ax.plot(group["sequence"], group[f"{name}_ms"], **drawn)
+            for head_dim, dashes in reversed(ends.items()):
+                ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=f"d = {head_dim}")
             _out_of_memory(ax, of_precision["sequence"][of_precision["plain_status"] != "ok"].unique(), 0.95)
             _dress(ax, table, precision)
         canvas.logarithmic(axes[0].yaxis)

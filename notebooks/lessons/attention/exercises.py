@@ -308,7 +308,7 @@ def why_four_matrices() -> HTML:
     """Ask why plain attention's backward needs four N×N matrices on a GPU."""
     return why(
         "Forward leaves one N×N matrix. Why are there four in backward?",
-        ("Each gradient is as large as what it is of", "P was kept. dP and dS are made, and dP∘P on the way to dS."),
+        ("Backward makes three more of its size", "P was kept. dP and dS are made, and dP∘P on the way to dS."),
         ("S was kept, too", "No: torch's softmax needs only its result, P. A softmax written by hand keeps one more."),
         ("Q, K, V and O need gradients", "True, but these are N×d: at 16 384 positions 256 times smaller."),
     )

@@ -70,7 +70,7 @@ def clock_waits(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     on_gpu = fact(here, "gpu_mib") > 0
     sentence = _unseen(here if on_gpu else recorded)
     if not on_gpu:
-        sentence += " Here both clocks time the work: a CPU works while it is called."
+        sentence += " Here both clocks time the work: a CPU works while it is called. Its times say nothing about GPUs."
     shown = pd.DataFrame({where(table): _clocks(table) for table in (here, recorded)}).fillna("–")
     summary = "What the check of physics says of each clock, and what compiling gains"
     return verdict(sentence, shown.rename_axis("times of").reset_index(), summary=summary)
@@ -224,7 +224,7 @@ def _gain(table: pd.DataFrame) -> str:
     best = both.loc[both["speed_up"].idxmax()]
     place = where(table).split(",")[0]
     gain = f"**{place}: FlashAttention is at most {units.times(best['speed_up'])} as fast as plain attention**, at "
-    gain += f"{units.count(best['sequence'])} positions"
+    gain += f"{units.count(best['sequence'])} positions and one head"
     ever_slower = both["speed_up"].min() < 1
     return f"{gain}. Elsewhere it can be slower: the table says where." if ever_slower else f"{gain}, and never slower."
 
@@ -266,7 +266,10 @@ def _growth(runs: Runs) -> str:
 
 
 def _clock(runs: Runs) -> str:
-    row = _longest(memory.plain(runs["plain"]), "plain")
+    table = memory.plain(runs["plain"])
+    if not fact(table, "gpu_mib") > 0:
+        return "CPUs: not compared"
+    row = _longest(table, "plain")
     return f"without waiting, it shows {units.percent(row['unsynchronised_ms'] / row['forward_ms'])} of forward"
 
 
@@ -285,7 +288,10 @@ def _race(runs: Runs, of: str) -> pd.DataFrame | None:
 
 def _again(runs: Runs) -> str | None:
     ms = _race(runs, "implementation")
-    return None if ms is None else f"ours is {units.times(ms['plain'].iloc[-1] / ms[_OURS].iloc[-1])} as fast as plain"
+    if ms is None:
+        return None
+    gain, setting = ms["plain"].iloc[-1] / ms[_OURS].iloc[-1], f"{runs['race'].plan.heads} heads"
+    return f"{units.times(gain)} as fast as plain, with {setting} at {units.count(ms.index[-1])} positions"
 
 
 def _launch(runs: Runs) -> str | None:

@@ -132,7 +132,14 @@ def test_gain_and_floor_the_other_way(recorded, tmp_path):
 
 def test_in_one_minute(here, recorded):
     table = attention.in_one_minute(here, recorded)
-    said(table, ("plain 3, ours 0 | N×N matrices in backward: plain 4, ours 0", "not measured | ours is 13× as fast"))
+    said(
+        table,
+        (
+            "plain 3, ours 0 | N×N matrices in backward: plain 4, ours 0",
+            "not measured | 13× as fast as plain, with 16 heads at 16 384 positions",
+            "CPUs: not compared",
+        ),
+    )
     assert table.data.count("not measured") == 2
 
 
