@@ -69,23 +69,25 @@ def hierarchy_helps(table: pd.DataFrame) -> Markdown:
     return verdict(f"**On many nodes two levels gain {units.times(small)} with the smallest message, {tail}.**", shown)
 
 
-def lines_are_rates(lines: pd.DataFrame) -> Markdown:
-    """Say whether the fitted bandwidths between nodes are the rates that were set; takes `two_lines`."""
+def lines_are_rates(*tables: pd.DataFrame) -> Markdown:
+    """Say whether the fitted bandwidths between nodes are the rates that were set; takes `two_lines` of runs."""
+    return _each(_said_of_lines, tables)
+
+
+def _said_of_lines(lines: pd.DataFrame) -> _Said:
     shaped = lines[(lines["place"] == "between") & (lines["link_mbit"] > 0)]
     if shaped.empty:
-        return verdict("The link was not shaped, so there is no rate to compare with.")
+        return "the link was not shaped, so there is no rate to compare with.", None
     far = shaped[(shaped["share_of_rate"] - 1).abs() > _NEAR]
     names = {"place": "place", "link_mbit": "rate set, Mbit/s", "alpha_us": "α, µs", "beta_gb_per_s": "β, GB/s"}
     shown = lines[list(names)].assign(share=lines["share_of_rate"].map(units.percent, na_action="ignore").fillna("–"))
     shown = shown.rename(columns=names | {"share": "β by the rate set"})
-    if far.empty:
-        worst = units.percent((shaped["share_of_rate"] - 1).abs().max())
-        sentence = f"✔ **Every line between nodes carries the rate that was set, to within {worst}.**"
-        cores = " CPU processes share cores: the line inside a node says nothing about GPUs."
-        return verdict(sentence + (cores if fact(lines, "on_cpu") else ""), shown)
-    return verdict(
-        f"✘ **Not the rate that was set: {listed(map(rate, far['link_mbit']))}.** There processes set the pace.", shown
-    )
+    worst = units.percent((shaped["share_of_rate"] - 1).abs().max())
+    sentence = f"✔ **every line between nodes carries the rate that was set, to within {worst}.**"
+    if len(far):
+        sentence = f"✘ **not the rate that was set: {listed(map(rate, far['link_mbit']))}.**"
+    cores = "" if _times_count(lines) else " CPU processes share cores: their times say nothing about GPUs."
+    return sentence + cores, shown
 
 
 def fewer_bytes(*gains: pd.DataFrame) -> Markdown:
@@ -110,7 +112,7 @@ def _said_of_levels(gain: pd.DataFrame) -> _Said:
     if len(faster):
         rates = "every rate" if len(faster) == len(largest) else f"{len(faster)} of {len(largest)} rates"
         sentence += f" With the largest message it also takes longer at {rates}, beyond noise."
-        tail = " With smaller ones it can be faster: one call starts instead of three." if len(small) else ""
+        tail = " With smaller ones it can be faster." if len(small) else ""
         return f"{sentence}{tail}", shown
     return f"{sentence} Their times differ by no more than noise.", shown
 
@@ -123,7 +125,7 @@ def hsdp_sends_less(traffic: pd.DataFrame) -> Markdown:
     sentence += "than FSDP over all GPUs.**"
     if (grown := sizes[many]["fsdp"] / sizes[few]["fsdp"]) > 1 + _SAME:
         sentence += f" Only FSDP sends more with more micro-batches, {units.times(grown)}."
-    shown = sizes.map(units.count).rename(index=NAMES, columns="MiB, micro-batches: {}".format)
+    shown = sizes.round().map(units.count).rename(index=NAMES, columns="MiB, micro-batches: {}".format)
     return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown.reset_index())}")
 
 
