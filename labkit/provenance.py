@@ -43,8 +43,8 @@ def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     Of the run: source, small, on_cpu (processes stood in for GPUs), ranks, conditions (key figures).
     """
     plan, conditions = run.plan, _SharedFacts(run.key_conditions())
-    of_the_run = {"small": plan.size == "small", "on_cpu": plan.device == "cpu", "ranks": plan.gpus}
-    return of_source(table, run.source, **(of_the_run | {"conditions": conditions} | facts))
+    of_the_run = {"source": run.source, "small": plan.size == "small", "on_cpu": plan.device == "cpu"}
+    return of_source(table, **(of_the_run | {"ranks": plan.gpus, "conditions": conditions} | facts))
 
 
 def of_source(table: pd.DataFrame, source: str, **facts: Any) -> pd.DataFrame:

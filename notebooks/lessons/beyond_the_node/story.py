@@ -10,7 +10,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, is_recorded, where
 from labkit.story import units
-from labkit.story.verdict import folded, one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, folded, one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
 from lessons.beyond_the_node import tables
 from lessons.beyond_the_node.theory import NAMES
@@ -86,7 +86,7 @@ def _said_of_lines(lines: pd.DataFrame) -> _Said:
     sentence = f"✔ **every line between nodes carries the rate that was set, to within {worst}.**"
     if len(far):
         sentence = f"✘ **not the rate that was set: {listed(map(rate, far['link_mbit']))}.**"
-    cores = "" if _times_count(lines) else " CPU processes share cores: their times say nothing about GPUs."
+    cores = "" if _times_count(lines) else f" {CPU_TIMES}"
     return sentence + cores, shown
 
 

@@ -23,9 +23,7 @@ LAWS = {"strong": "amdahl", "weak": "gustafson"}
 
 def of_images(table: pd.DataFrame, run: Run) -> pd.DataFrame:
     """Return the table, marked as measured by the run on its kind of images."""
-    table = of_run(table, run, images=run.plan.images)
-    table.attrs["source"] += f", {SAID[run.plan.images]}"
-    return table
+    return of_run(table, run, source=f"{run.source}, {SAID[run.plan.images]}", images=run.plan.images)
 
 
 def epochs(run: Run) -> pd.DataFrame:
