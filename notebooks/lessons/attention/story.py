@@ -11,7 +11,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, where
 from labkit.story import units
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import ATTENTION_NAMES
@@ -268,7 +268,7 @@ def _growth(runs: Runs) -> str:
 def _clock(runs: Runs) -> str:
     table = memory.plain(runs["plain"])
     if not fact(table, "gpu_mib") > 0:
-        return "CPUs: not compared"
+        return NOT_COMPARED
     row = _longest(table, "plain")
     return f"without waiting, it shows {units.percent(row['unsynchronised_ms'] / row['forward_ms'])} of forward"
 
