@@ -126,6 +126,8 @@ def serve_kernel(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
                     handle(request, handler)
     except ProcessLookupError:  # the kernel is gone already
         pass
+    except Exception as error:  # such as a thread that cannot be started: `leave` ends the process before it is told
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     finally:
         leave(folder, handler)
 

@@ -25,6 +25,7 @@ from labkit.engine.errors import notice
 from labkit.engine.files import name_of_user
 from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE, is_stopped
 from labkit.engine.run import Run
+from labkit.engine.system_limits import with_limit
 from labkit.repository import REPOSITORY
 
 # Left by another launcher in the kernel's environment, these would misplace our workers.
@@ -249,9 +250,12 @@ class Session:
         return f"it ended with status {status}" + (reason and f": {reason}")
 
     def last_error(self) -> str:
-        """The last line of its log that tells an error; "" where there is none."""
+        """The last line of its log that tells an error, of a system's limit if one does; "" where there is none.
+
+        What fails because a limit was met, such as a file in a folder that is gone by then, may come after it.
+        """
         errors = re.findall(r"^(?:[\w.]*(?:Error|Exception)\b.*|.*: Resource temporarily.*)$", self.log_tail(), re.M)
-        return errors[-1] if errors else ""
+        return next((error for error in reversed(errors) if with_limit(error) != error), errors[-1] if errors else "")
 
     def log_tail(self) -> str:
         """The end of what the agent wrote to its log."""
