@@ -9,8 +9,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import of_source
-from labkit.repository import LESSONS
+from labkit.repository import LESSONS, PUBLISHED
 from labkit.story.claims import claims_text
+from labkit.story.words import as_table
 from labkit.tables.claims import claims_table, read_claims
 
 
@@ -42,6 +43,11 @@ def show_claims(lab: ModuleType | None = None) -> Markdown:
     A lab's claims that are not chosen for its notebook stand folded at the end.
     """
     return claims_text(all_claims() if lab is None else claims(lab))
+
+
+def published_reports() -> Markdown:
+    """Return a table of the reports that the labs read: name, what it is about, and its hardware."""
+    return Markdown(as_table(pd.read_csv(PUBLISHED / "reports.csv").drop(columns="report")))
 
 
 def labs_with_claims() -> list[str]:

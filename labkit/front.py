@@ -4,7 +4,7 @@ from labkit import node
 from labkit.charts.calibration import predictions_chart
 from labkit.charts.conditions import conditions_chart
 from labkit.charts.nodes import nodes_map
-from labkit.claims import show_claims
+from labkit.claims import published_reports, show_claims
 from labkit.course.course_map import course_map
 from labkit.course.predictions import predict, predictions
 from labkit.course.source import source
@@ -20,4 +20,4 @@ from labkit.parameters import check_parameters
 from labkit.story.conditions import explain_conditions
 from labkit.story.nodes import explain_links
 from labkit.tables.nodes import nodes_table
-from labkit.tables.published import published, published_reports, published_topology
+from labkit.tables.published import published, published_topology

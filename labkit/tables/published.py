@@ -40,14 +40,6 @@ def report_names() -> dict[str, str]:
         return {row["report"]: row["name"] for row in csv.DictReader(lines)}
 
 
-def published_reports() -> pd.DataFrame:
-    """Return the reports that the labs read: name, what it is about, and its hardware."""
-    import pandas as pd
-
-    table = pd.read_csv(PUBLISHED / "reports.csv").drop(columns="report").set_index("name")
-    return of_source(table, "published: all reports")
-
-
 def published_topology(name: str) -> str:
     """Return the text of `nvidia-smi topo -m` as a report or a node printed it, such as "eml3-4xh100"."""
     file = PUBLISHED / "topology" / f"{name}.txt"
