@@ -1,4 +1,4 @@
-"""Tables of lab 11 → figures: memory, balance, stages, times, and a report beside our run."""
+"""Tables of lab 11 → figures: memory, balance, stages and times."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
-from labkit.provenance import fact, sources, where
+from labkit.provenance import sources, where
 from labkit.theory.sizes import GB, MB, MIB
-from lessons.optimizer_sharding.theory import KERNELS, MODELS, OPTIMIZERS, STAGES, WAYS
+from lessons.optimizer_sharding.theory import KERNELS, OPTIMIZERS, STAGES, WAYS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,9 +26,9 @@ MOMENTS = {"built": "building", "before update": "up to the update", "after upda
 BAR, GAP = 0.74, 1.7  # a bar's height, and the room between two groups, in bars
 
 
-def balance_chart(table: pd.DataFrame, ranks: tuple[int, ...] = (2, 4, 8)) -> Figure:
+def balance_chart(table: pd.DataFrame) -> Figure:
     """The fullest rank's elements over an equal part, by model and rule; a panel per number of ranks."""
-    models = list(dict.fromkeys(table["model"]))
+    models, ranks = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["ranks"]))
     figure, axes = parts.panels(len(ranks), len(models), row_height=0.55, sharey=True)
     for ax, count in zip(axes, ranks, strict=True):
         for number, (rule, color) in enumerate(_RULE_COLORS.items()):
@@ -44,23 +44,16 @@ def balance_chart(table: pd.DataFrame, ranks: tuple[int, ...] = (2, 4, 8)) -> Fi
     return canvas.finish(figure, sources(table))
 
 
-def stages_chart(held: pd.DataFrame, sent: pd.DataFrame, measured: pd.DataFrame | None = None) -> Figure:
+def stages_chart(held: pd.DataFrame, sent: pd.DataFrame) -> Figure:
     """Left what a rank holds by the number of ranks, a line per stage; right what it sends per step.
 
-    The right panel's unit is all parameters' bytes. `measured`: a memory table; what its ranks' tensors hold after the
-    update is marked.
+    The right panel's unit is all parameters' bytes.
     """
     figure, (left, right) = canvas.canvas(2, height=3.9, width_ratios=(3, 2))
     for name, label in STAGES.items():
         rows = held[held["stage"] == name]
         dashed = (0, (4, 3)) if name == "zero1" else "-"  # as high as ours
         left.plot(rows["ranks"], rows["held_gb"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
-    if measured is not None:
-        last = measured[(measured["moment"] == "after update") & (measured["step"] == 1)].drop_duplicates("way")
-        held_gb = (last["parameters"] + last["gradients"] + last["counted_states"]) * _GB_PER_MIB
-        marked = held_gb[last["way"].isin(("unsharded", "sharded"))]
-        ranks = [fact(measured, "ranks")] * len(marked)
-        left.scatter(ranks, marked, marker="D", s=44, color=canvas.INK, zorder=4, label="counted in tensors")
     canvas.logarithmic(left.xaxis)
     counts = sorted(set(held["ranks"]))
     left.set_xticks(counts, [str(count) for count in counts])
@@ -114,7 +107,6 @@ def grouped_rows(
 
 _STEP = "#4C92C3"
 _LEAST = "#F0E442"
-_GB_PER_MIB = MIB / GB
 
 
 def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
@@ -171,43 +163,3 @@ def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
 def _whiskers(ax: Axes, ends: pd.Series, places: list[float], spread: pd.Series) -> None:
     below = spread.clip(upper=ends)  # no time is less than none
     ax.errorbar(ends, places, xerr=[below, spread], ls="", color=canvas.INK, capsize=2, lw=1)
-
-
-def report_chart(peaks: pd.DataFrame, times: pd.DataFrame, held: pd.DataFrame) -> Figure:
-    """Above the bytes of two models beside the printed peaks; below by how many ms a step can become shorter.
-
-    `peaks`, `times`: of `report_peaks` and `report_times`; `held`: of `memory`, of our run.
-    """
-    figure, (above, below) = canvas.canvas(1, 2, height=5.6, height_ratios=(4, 6))
-    names = [f"{MODELS[row.model]}, {'sharded' if row.sharded else 'unsharded'}" for row in peaks.itertuples()]
-    places = parts.rows(above, names)
-    ledgers.held_bars(above, places, {ITEMS[item]: peaks[item] for item in ("parameters", "gradients", "states")})
-    above.scatter(
-        peaks["printed_gb"], places, marker="|", s=260, lw=2.5, color=canvas.PUBLISHED, zorder=4, label="published"
-    )
-    run_peaks = held[held["kernel"] == "foreach"].groupby("way")["peak"].max() * _GB_PER_MIB
-    ours = [
-        run_peaks.get("zero_redundancy" if row.sharded else "unsharded")
-        for row in peaks.query("model == 'xl'").itertuples()
-    ]
-    ledgers.peak_marks(above, list(places)[: len(ours)], pd.Series(ours, dtype=float))
-    above.set(title="Peak memory", xlabel="GB (10⁹ bytes) per rank")
-    _gains(below, times)
-    canvas.legend_above(above, columns=5)
-    return canvas.finish(figure, sources(peaks, times, held))
-
-
-def _gains(ax: Axes, times: pd.DataFrame) -> None:
-    rows = [
-        (f"{MODELS[row.model]}, {KERNELS[row.kernel]}, {row.sending}", row.gained_ms, 0, canvas.THEORY)
-        for row in times.itertuples()
-    ]
-    rows += [("published", times["printed_ms"].iloc[0], 1.0, canvas.PUBLISHED)]
-    labels, values, spreads, colors = zip(*rows, strict=True)
-    parts.rows(ax, labels)
-    parts.bars(ax, pd.Series(values), color=list(colors), spread=[spread or float("nan") for spread in spreads])
-    for place, value in enumerate(values):
-        if abs(value) < 0.5:
-            parts.beside(ax, value, place, "0")
-    ax.axvline(0, color=canvas.INK, lw=0.8)
-    ax.set(title="What sharding can gain", xlabel="ms by which a step is shorter")

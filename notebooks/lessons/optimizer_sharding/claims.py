@@ -29,8 +29,8 @@ def _printed_saving() -> float:
     return _printed_peak(False) - _printed_peak(True)
 
 
-def _saved_states(model: str = "xl") -> float:
-    return float(_peaks()["gb"][model, False] - _peaks()["gb"][model, True])
+def _saved_states() -> float:
+    return float(_peaks()["gb"]["xl", False] - _peaks()["gb"]["xl", True])
 
 
 def _saved_temporaries() -> float:

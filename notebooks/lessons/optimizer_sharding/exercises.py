@@ -17,9 +17,7 @@ from lessons.optimizer_sharding.tables import faults, symptoms
 from lessons.optimizer_sharding.theory import rank_loads
 
 SYMPTOMS = {
-    "shards_nothing": "every rank updates everything: the values are right, and each holds all states",
     "sends_nothing": "every rank updates its part and keeps it: replicas drift apart",
-    "by_count": "every rank has as many parameters, but not as many elements",
     "own_part": "the state_dict holds this rank's part; the rest of each moment is zero",
     "stale_rate": "the optimizers inside keep the learning rate that they were made with",
 }
@@ -119,12 +117,7 @@ def _balance_fault(parts: list, sizes: list[int], ranks: int) -> tuple[str, str]
 
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one variant's symptoms: a sentence a fault."""
-    ranks, fullest = row["ranks"], units.percent(row["fullest"])
     sentences = {
-        "shards_nothing": f"a rank holds {fullest} of the states, and the {ranks} ranks together "
-        f"{units.number(row['together'])}× of them: nothing is sharded",
-        "by_count": f"the fullest rank holds {fullest} of the states, not {units.percent(1 / ranks)}: parameters are "
-        "counted, not their elements",
         "sends_nothing": f"replicas are {units.percent(row['drift'])} of a weight apart: updates are not sent",
         "stale_rate": f"the first step is right, and the last {units.percent(row['error'])} off: the rate fell, and "
         "the optimizers inside did not see it",
@@ -133,7 +126,7 @@ def verdict_of(row: dict) -> Verdict:
         "wrong": f"after one step a weight is {units.percent(row['first_error'])} off",
     }
     wrong = {kind: sentences[kind] for kind in faults(row)}
-    return Verdict.of_faults(row["variant"], wrong, "values, shares and state_dict are right")
+    return Verdict.of_faults(row["variant"], wrong, "values and state_dict are right")
 
 
 PIECES = (
@@ -266,15 +259,8 @@ class Sharded:
 _CODES = with_bugs(
     _RIGHT,
     {
-        "shards_nothing": [("self.inner = kind(self.parts[rank], **options)", "self.inner = kind(numbers, **options)")],
         "sends_nothing": [
             ("        for owner, part in enumerate(self.parts):\n            broadcast(part, src=owner)\n", "")
-        ],
-        "by_count": [
-            (
-                "        numbers = flat(parameters)\n        self.parts = equal_parts(numbers, ranks)\n",
-                "        numbers = flat(parameters)\n        self.parts = equal_parts(parameters, ranks)\n",
-            )
         ],
         "own_part": [("all_gather(self.inner.state_dict())", "[self.inner.state_dict()]")],
         "stale_rate": [

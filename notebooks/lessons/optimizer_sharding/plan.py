@@ -27,7 +27,7 @@ CASES = (
     "from_plain",
     "other_ranks",
 )
-VARIANTS = ("right", "shards_nothing", "sends_nothing", "by_count", "own_part", "stale_rate")
+VARIANTS = ("right", "sends_nothing", "own_part", "stale_rate")
 _TINY: dict[str, Any] = {
     "hidden": 16,
     "inner": 32,

@@ -21,7 +21,6 @@ from lessons.optimizer_sharding.theory import (
     STAGES,
     STATE_BYTES,
     excess,
-    least_excess,
     ledger,
     owned_elements,
     rank_loads,
@@ -183,25 +182,24 @@ def _least_sent_ms(parameters: int, ranks: int, way: str, link: float | None) ->
 _WIDE = 128_256  # words of Llama 3's vocabulary, under the smallest model
 
 
-def balance(ranks: tuple[int, ...] = (2, 3, 4, 8)) -> pd.DataFrame:
+def balance() -> pd.DataFrame:
     """Return one row per model, number of ranks and rule: how much more than an equal part the fullest rank has.
 
-    `excess`: the fullest rank's elements over an equal part, less one. `least_excess`: what no assignment of whole
-    parameters goes below. Models: the course's five, and its smallest with a vocabulary of 128 256 words.
+    `excess`: the fullest rank's elements over an equal part, less one. Models: the course's five, and its smallest with
+    a vocabulary of 128 256 words.
     """
     models = {name: transformer(*size[:3]) for name, size in SIZES.items()}
     models["small, 128 k words"] = transformer(*SIZES["small"][:3], vocabulary=_WIDE)
     rows = []
     for name, model in models.items():
         elements = [math.prod(shape) for shape in model.shapes]
-        for count in ranks:
+        for count in (2, 4, 8):
             rows += [
                 {
                     "model": name,
                     "ranks": count,
                     "rule": rule,
                     "excess": excess(rank_loads(elements, count, rule)),
-                    "least_excess": least_excess(elements, count),
                 }
                 for rule in RULES
             ]
@@ -226,39 +224,36 @@ def owned(run: Run) -> pd.DataFrame:
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def stages(size: str = "xl", ranks: int = 2, state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Return one row per stage: GB per rank of parameters, gradients, states and all, and GB sent per link and step.
+def stages(size: str, ranks: int) -> pd.DataFrame:
+    """Return one row per stage: GB that a rank holds and sends per step, for AdamW in float32.
 
     `volume` is what is sent in units of all parameters' bytes, (N−1)/N taken as one.
     """
     elements = transformer(*SIZES[size][:3]).parameters
     rows = []
     for name in STAGES:
-        held = stage(name, elements, ranks, state_bytes, precision)
-        unit = stage("ddp", elements, ranks, state_bytes, precision).parameters * (ranks - 1) / ranks
+        held = stage(name, elements, ranks)
+        unit = stage("ddp", elements, ranks).parameters * (ranks - 1) / ranks
         rows.append(
             {
                 "stage": name,
-                "parameters_gb": held.parameters / GB,
-                "gradients_gb": held.gradients / GB,
-                "states_gb": held.states / GB,
                 "held_gb": held.held / GB,
                 "sent_gb": held.sent / 1e9,
                 "volume": held.sent / unit if unit else 0.0,
             }
         )
-    return of_source(pd.DataFrame(rows), f"theory: {size}, {ranks} ranks, {precision}", ranks=ranks)
+    return of_source(pd.DataFrame(rows), f"theory: {size}, {ranks} ranks, float32", ranks=ranks)
 
 
-def by_ranks(size: str = "xl", state_bytes: int = 8, precision: str = "float32") -> pd.DataFrame:
-    """Return one row per stage and number of ranks: GB that a rank holds."""
-    tables = [stages(size, ranks, state_bytes, precision).assign(ranks=ranks) for ranks in _COUNTS]
+def by_ranks(size: str) -> pd.DataFrame:
+    """Return one row per stage and number of ranks: GB that a rank holds, AdamW in float32."""
+    tables = [stages(size, ranks).assign(ranks=ranks) for ranks in _COUNTS]
     table = pd.concat(tables, ignore_index=True)[["stage", "ranks", "held_gb"]]
-    return of_source(table, f"theory: {size}, {precision}")
+    return of_source(table, f"theory: {size}, float32")
 
 
 _SAME = 1e-6
-SYMPTOMS = {"state_share": "max", "error": "max", "first_error": "max", "drift": "max", "saved": "min"}
+SYMPTOMS = {"error": "max", "first_error": "max", "drift": "max", "saved": "min"}
 
 
 def equality(run: Run) -> pd.DataFrame:
@@ -274,23 +269,16 @@ def equality(run: Run) -> pd.DataFrame:
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return one row per variant: the fullest rank's share of the states, all shares together, the worst of the rest.
+    """Return one row per variant: the worst of the ranks.
 
     `first_error` is after one step, `error` after all; `saved` is the share of a state_dict's numbers that are right.
     """
-    rows = run.entries("trial")
-    grouped = rows.groupby("variant", sort=False)
-    table = grouped.agg(SYMPTOMS).rename(columns={"state_share": "fullest"})
-    table.insert(1, "together", grouped["state_share"].sum())
-    return of_run(table.assign(ranks=run.plan.gpus).reset_index(), run)
+    return of_run(run.entries("trial").groupby("variant", sort=False).agg(SYMPTOMS).reset_index(), run)
 
 
 def faults(row: dict) -> list[str]:
     """Return the names of the bugs that a variant's symptoms show; "wrong" where it is none that is known."""
     names = []
-    if row["fullest"] > 1.05 / row["ranks"]:
-        # Shares that add up to one state of each are shared out, if unevenly.
-        names.append("by_count" if row["together"] < 1.05 else "shards_nothing")
     if row["drift"] > _SAME:
         names.append("sends_nothing")
     elif row["first_error"] > _SAME:

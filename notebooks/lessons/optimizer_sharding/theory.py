@@ -46,11 +46,6 @@ def excess(held: Sequence[int]) -> float:
     return max(held) * len(held) / sum(held) - 1
 
 
-def least_excess(sizes: Sequence[int], ranks: int) -> float:
-    """Return the excess that no assignment of whole parameters can go below: the largest one has to be somewhere."""
-    return max(0.0, max(sizes) * ranks / sum(sizes) - 1)
-
-
 def fullest_bucket(sizes: Sequence[int], most: float) -> int:
     """Return the elements of the largest bucket, filled in order with at most so many, or with one parameter."""
     fullest = held = 0
@@ -113,9 +108,6 @@ def ledger(
 
 
 STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
-# Bytes per element of parameters, gradients, and what mixed precision's optimizer keeps besides its states: a float32
-# copy of the parameters (Rajbhandari and others, "ZeRO", 2020: 2 + 2 + 12).
-PRECISIONS = {"float32": (4, 4, 0), "bfloat16, float32 copies": (2, 2, 4)}
 
 
 class Stage(NamedTuple):
@@ -131,20 +123,19 @@ class Stage(NamedTuple):
         return self.parameters + self.gradients + self.states
 
 
-def stage(name: str, elements: float, ranks: int, state_bytes: int = 8, precision: str = "float32") -> Stage:
-    """Return a stage's bytes for a model of so many elements.
+def stage(name: str, elements: float, ranks: int) -> Stage:
+    """Return a stage's bytes for a model of so many elements, trained by AdamW in float32.
 
     Sent is what passes a GPU's link in a ring: 2(N−1)/N of an all-reduce, (N−1)/N of a reduce-scatter or a gather.
     Ours all-reduces gradients and gathers parameters, 3 Ψ; ZeRO-1 scatters the gradients instead, 2 Ψ, as DDP sends;
     ZeRO-3 gathers parameters twice, 3 Ψ. In ZeRO-1, as in ours, a rank holds all gradients at the end of backward.
     """
-    p, g, copy = PRECISIONS[precision]
-    share = 1 / ranks
-    parameters = p * elements * (share if name == "zero3" else 1)
-    gradients = g * elements * (share if name in ("zero2", "zero3") else 1)
-    states = (state_bytes + copy) * elements * (1 if name == "ddp" else share)
-    volume = {"ddp": 2 * g, "ours": 2 * g + p, "zero1": g + p, "zero2": g + p, "zero3": g + 2 * p}[name]
-    return Stage(parameters, gradients, states, volume * elements * (ranks - 1) / ranks)
+    size, share = 4 * elements, 1 / ranks
+    parameters = size * (share if name == "zero3" else 1)
+    gradients = size * (share if name in ("zero2", "zero3") else 1)
+    states = 2 * size * (1 if name == "ddp" else share)
+    volume = {"ddp": 2, "ours": 3, "zero1": 2, "zero2": 2, "zero3": 3}[name]
+    return Stage(parameters, gradients, states, volume * size * (ranks - 1) / ranks)
 
 
 STATE_BYTES = {"sgd": 0, "momentum": 4, "adam": 8, "adamw": 8, "rmsprop": 4, "adagrad": 4}  # float32
@@ -158,7 +149,7 @@ TEMPORARY_BYTES = {("adamw", "foreach"): 4, ("adamw", "fused"): 0, ("momentum", 
 MOVED_BYTES = {("adamw", "foreach"): 80, ("adamw", "fused"): 28, ("momentum", "foreach"): 32, ("momentum", "fused"): 20}
 
 
-def sent_s(parameters: int, ranks: int, gb_per_s: float, in_turn: bool, element_bytes: int = 4) -> float:
+def sent_s(parameters: int, ranks: int, gb_per_s: float, in_turn: bool) -> float:
     """Return the least seconds in which parameters reach all ranks, at a link's rate in one direction.
 
     Gathered, a rank takes in (N−1)/N of them while it sends its own. `in_turn`, one rank after another sends its part
@@ -166,4 +157,4 @@ def sent_s(parameters: int, ranks: int, gb_per_s: float, in_turn: bool, element_
     """
     if ranks == 1:
         return 0.0
-    return element_bytes * parameters * (1 if in_turn else (ranks - 1) / ranks) / (1e9 * gb_per_s)
+    return 4 * parameters * (1 if in_turn else (ranks - 1) / ranks) / (1e9 * gb_per_s)

@@ -140,9 +140,6 @@ def test_answers_in_a_worker():
 
 SYMPTOMS = {
     "variant": "x",
-    "ranks": 2,
-    "fullest": 0.5,
-    "together": 1.0,
     "error": 0.0,
     "first_error": 0.0,
     "drift": 0.0,
@@ -154,14 +151,11 @@ SYMPTOMS = {
     ("change", "kinds"),
     [
         ({}, set()),
-        ({"fullest": 1.0, "together": 2.0}, {"shards_nothing"}),
-        ({"fullest": 0.7}, {"by_count"}),
-        ({"fullest": 0.52}, set()),
         ({"drift": 0.1, "error": 0.1, "first_error": 0.1}, {"sends_nothing"}),
         ({"error": 0.1}, {"stale_rate"}),
         ({"error": 0.1, "first_error": 0.1}, {"wrong"}),
         ({"saved": 0.5}, {"own_part"}),
-        ({"fullest": 0.7, "saved": 0.5}, {"by_count", "own_part"}),
+        ({"error": 0.1, "saved": 0.5}, {"stale_rate", "own_part"}),
     ],
 )
 def test_symptoms(change, kinds):

@@ -138,17 +138,6 @@ class Nothing:
         """Wait for nothing."""
 
 
-class ShardsNothing(ShardedOptimizer):
-    """Has every rank own all elements: right, and of no use."""
-
-    def cuts(self, parameters):
-        total = sum(parameter.numel() for parameter in parameters)
-        return [0] * (self.rank + 1) + [total] * (self.ranks - self.rank)
-
-    def send(self, bucket, flat):
-        return Nothing()
-
-
 class SendsNothing(ShardedOptimizer):
     """Updates this rank's elements and leaves it at that."""
 
@@ -156,23 +145,6 @@ class SendsNothing(ShardedOptimizer):
     def step(self, closure=None):
         for bucket in self.buckets:
             self.update(bucket)
-
-
-class ByCount(ShardedOptimizer):
-    """Assigns equal numbers of parameters to ranks, whatever their size; parts are unequal, so each is broadcast."""
-
-    def cuts(self, parameters):
-        ends = [0]
-        for parameter in parameters:
-            ends.append(ends[-1] + parameter.numel())
-        each = -(-len(parameters) // self.ranks)
-        return [ends[min(rank * each, len(parameters))] for rank in range(self.ranks + 1)]
-
-    def send(self, bucket, flat):
-        for rank, (begin, end) in enumerate(zip(bucket.cuts, bucket.cuts[1:], strict=False)):
-            if end > begin:
-                dist.broadcast(flat[begin:end], rank, group=self.process_group)
-        return Nothing()
 
 
 class OwnPart(ShardedOptimizer):
@@ -193,9 +165,7 @@ class StaleRate(ShardedOptimizer):
 
 VARIANTS = {
     "right": ShardedOptimizer,
-    "shards_nothing": ShardsNothing,
     "sends_nothing": SendsNothing,
-    "by_count": ByCount,
     "own_part": OwnPart,
     "stale_rate": StaleRate,
 }
