@@ -1,4 +1,4 @@
-"""Find the bug: five benchmarks of one forward and backward. `SYMPTOMS` says what is wrong with each."""
+"""Find the bug: three benchmarks of one forward and backward. `SYMPTOMS` says what is wrong with each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ SYMPTOMS = {
     "unsynchronised": "the clock stops when the work is launched, not when it is done",
     "first_inside": "the first iteration, which sets everything up, is one of those that count",
     "dropout_on": "the model is left in training mode: dropout draws random numbers in every forward",
-    "uncleared": "gradients are never cleared: every backward adds to those before it",
-    "data_inside": "each batch is made while the clock runs",
 }
 
 
@@ -42,27 +40,4 @@ def dropout_on(bench, repeats):
         bench.clear()
         with bench.watch(seconds):
             bench.step(batch)
-    return seconds
-
-
-def uncleared(bench, repeats):
-    bench.model.eval()
-    batch, seconds = bench.batch(), []
-    for _ in range(3):
-        bench.step(batch)
-    for _ in range(repeats):
-        with bench.watch(seconds):
-            bench.step(batch)
-    return seconds
-
-
-def data_inside(bench, repeats):
-    bench.model.eval()
-    batch, seconds = bench.batch(), []
-    for _ in range(3):
-        bench.step(batch)
-    for _ in range(repeats):
-        bench.clear()
-        with bench.watch(seconds):
-            bench.step(bench.batch())
     return seconds

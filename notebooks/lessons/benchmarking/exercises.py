@@ -297,8 +297,6 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
             f"no step runs before its clock does, and its first is {units.times(row['first_times'])} the median: {both}"
         ),
         "dropout_on": f"the losses of one batch differ by {100 * row['loss_apart']:.1g} %: dropout is on",
-        "uncleared": f"its gradients end {units.times(row['gradient_times'])} as long as those of one backward",
-        "data_inside": f"{row['batches_inside']:.0f} batches are made while its clock runs: {both}",
     }
     faults = {name: sentences[name] for name in wrong_by_rows(row)}
     return Verdict.of_faults(row["variant"], faults, "it measures what it is to measure")

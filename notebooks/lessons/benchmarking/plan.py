@@ -23,7 +23,7 @@ PRECISIONS = ("float32", "tf32", "autocast")
 PRODUCTS = ("float32", "tf32", "bfloat16")  # of matrices alone: autocast's products are bfloat16's
 MODES = ("eager", "graph", "compiled", "compiled_graph")
 PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
-VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on", "uncleared", "data_inside")
+VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on")
 # For CPUs: a sixteenth as wide, a sixth as deep, with two heads each; the five keep their order in width and in depth.
 SMALL_SIZES = {name: (hidden // 16, inner // 16, layers // 6, 2) for name, (hidden, inner, layers, _) in SIZES.items()}
 _FEW_WARM_UPS, _FEW_REPEATS = 2, 6

@@ -27,7 +27,6 @@ _LARGEST = "2.7b"
 _SHAPE = ["axis", "model", "hidden", "layers"]
 _PROFILED = ["model", "precision", "phase"]
 _TOP = 5  # kernels of each phase
-_GROWN = 1.5  # times the gradients of one backward
 
 
 def steps(run: Run) -> pd.DataFrame:
@@ -291,8 +290,7 @@ def export_trace(spans: pd.DataFrame, folder: Path) -> Path:
 
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per benchmark on trial: `variant`, and what it showed (see `worker.trials.try_variant`)."""
-    seen = ["reported_ms", "true_ms", "first_times", "in_flight", "steps_before"]
-    columns = ["variant", *seen, "loss_apart", "gradient_times", "batches_inside"]
+    columns = ["variant", "reported_ms", "true_ms", "first_times", "in_flight", "steps_before", "loss_apart"]
     return of_run(run.entries("trial", columns)[columns].reset_index(drop=True), run)
 
 
@@ -302,7 +300,5 @@ def wrong_by_rows(row: dict[str, Any]) -> list[str]:
         "unsynchronised": row["in_flight"] > 0,
         "first_inside": row["steps_before"] == 0,
         "dropout_on": row["loss_apart"] > 0,
-        "uncleared": row["gradient_times"] > _GROWN,
-        "data_inside": row["batches_inside"] > 0,
     }
     return [name for name, shown in signs.items() if shown]

@@ -141,7 +141,7 @@ def test_a_run_shows_its_goals_and_a_miss_is_one(launches, profiles, folder, tmp
     off = scorecard_of(launches_run(tmp_path / "l", off=1.3))
     assert list(off["measured"]) == pytest.approx([100 * (1 - 1 / 1.3)], rel=0.05)
     apart = scorecard_of(profiles_run(tmp_path / "p", apart=0.04))
-    caught = scorecard_of(trial_run(tmp_path / "t", variants=("right", "uncleared")))
+    caught = scorecard_of(trial_run(tmp_path / "t", variants=("right", "dropout_on")))
     assert list(caught["measured"]) == [1]
     assert [list(card["met"]) for card in (off, apart, caught)] == [[False]] * 3
     assert scorecard_of(steps_run(tmp_path / "s", device="cpu", size="small")).empty
