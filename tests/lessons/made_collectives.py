@@ -3,14 +3,25 @@
 from made import CPU, gpu_node, write_run
 
 from labkit.engine.run import Run
-from labkit.theory.sizes import KIB
+from labkit.theory.sizes import GB, KIB
 from lessons.collectives.plan import NcclTests, Ring, Sweep
-from lessons.collectives.theory import bus_gb_per_s, collective_seconds, sent_elements
+from lessons.collectives.theory import bus_factor, bus_gb_per_s, sent_elements, steps_of
 
 LINES = {"nccl": (5e-6, 380.0), "gloo": (60e-6, 2.0)}  # a hop in collective_seconds, the bus bandwidth in GB/s
-CLOCKED = {"in flight": 1.0, "one call": 3.0, "captured": 0.5}  # times a call's latency
+CLOCKED = {"in flight": 1.0, "one call": 3.0}  # times a call's latency
 SIZES_KIB = (1, 16, 256, 4096, 65536, 1048576)
 SMALL_KIB = (1, 16, 256, 1024)
+
+
+def hops(collective: str, ranks: int) -> int:
+    """Give how many messages follow each other, from rank to rank, before the last rank has its result."""
+    return {"all-reduce": steps_of(ranks), "send/recv": 1}.get(collective, ranks - 1)
+
+
+def collective_seconds(collective: str, ranks: int, message_bytes: float, hop_s: float, link_gb_per_s: float) -> float:
+    """Give the time of a ring: a latency each hop, and the bytes through a link at its rate."""
+    moved = bus_factor(collective, ranks) * message_bytes
+    return hops(collective, ranks) * hop_s + moved / (GB * link_gb_per_s)
 
 
 def made_sweep(

@@ -1,12 +1,12 @@
 """Lab 09, collectives: what does moving bytes between GPUs cost, and when is it latency, when bandwidth?"""
 
 from labkit.engine.recordings import Recordings
-from lessons.collectives.charts import bandwidth_chart, growth_chart, reports_chart, ring_chart, times_chart
+from lessons.collectives.charts import bandwidth_chart, reports_chart, ring_chart, times_chart
 from lessons.collectives.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.collectives.exercises import why_so_long
 from lessons.collectives.explorer import explore
 from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
-from lessons.collectives.story import beside_nccl_tests, clues, first_call, growth, in_one_minute, knee, libraries
+from lessons.collectives.story import beside_nccl_tests, clues, first_call, in_one_minute, knee, libraries
 from lessons.collectives.story import reached, same_sums, smallest, start_up
 from lessons.collectives.tables import against, bandwidths, fits, published_times, rings, symptoms
 from lessons.collectives.theory import ring
@@ -16,5 +16,5 @@ _MACHINES = ("h200x2", "h200x4")
 RECORDED = Recordings(
     "collectives",
     4,
-    {**dict.fromkeys(("sweep", "nccltests", "ring"), _MACHINES), "growth": ("h200x2",), "trial": ("h200x2",)},
+    {**dict.fromkeys(("sweep", "nccltests", "ring"), _MACHINES), "trial": ("h200x2",)},
 )

@@ -1,4 +1,4 @@
-"""Tables of lab 09 → figures: this run and the recorded one by message size, by ranks, and a report's times."""
+"""Tables of lab 09 → figures: this run and the recorded one by message size, and a report's times."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from lessons.collectives.theory import (
     Step,
     backends,
     bus_factor,
-    growth_clock,
-    hops,
     is_noise,
 )
 
@@ -36,7 +34,6 @@ COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != can
 MOVED = canvas.COMMUNICATE
 _MARKERS = {"nccl": "o", "gloo": "s"}
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
-_OTHER_CLOCKS = {"one call": ("^", "one call, waited for"), "captured": ("D", "replayed from a CUDA graph")}
 _SMALLEST, _LARGEST = KIB, GIB  # bytes that the reader predicts
 
 
@@ -114,10 +111,10 @@ def _times_layer(ax: Axes, layer: parts.Layer, libraries: Sequence[str]) -> None
             moved = bus_factor(_ALL_REDUCE, int(fitted["ranks"])) * sizes / 1e3  # kB: over GB/s they are µs
             look = {"color": canvas.THEORY, "lw": 1.3, "zorder": 2, "label": "α_call + bytes/β, fitted"}
             ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], **look)
-        for clock, (marker, name) in _OTHER_CLOCKS.items():
-            other = of_backend[of_backend["clock"] == clock]
-            if backend == libraries[0] and len(other):
-                ax.plot(other["bytes"], other["median_us"], marker, mfc="none", color=canvas.QUIET, ms=5, label=name)
+        waited_for = of_backend[of_backend["clock"] == "one call"]
+        if backend == libraries[0] and len(waited_for):
+            look = {"mfc": "none", "color": canvas.QUIET, "ms": 5, "label": "one call, waited for"}
+            ax.plot(waited_for["bytes"], waited_for["median_us"], "^", **look)
 
 
 def _mark_regions(ax: Axes, knee_bytes: float) -> None:
@@ -217,69 +214,6 @@ def _first_call(ax: Axes, rows: pd.DataFrame) -> None:
     first = rows.loc[rows["bytes"].idxmin()]
     label = f"recorded run, its very first call ({first['ranks']} ranks)"
     ax.plot(first["bytes"], first["first_us"] / 1e3, "*", color=canvas.RECORDED, ms=13, ls="", label=label)
-
-
-def growth_chart(here: pd.DataFrame, *recorded: pd.DataFrame, published: pd.DataFrame) -> Figure:
-    """An all-reduce's time over that of two ranks, by ranks: the smallest message left, the largest right.
-
-    The lines are a ring's: 2(N − 1) hops of a small message, 2(N − 1)/N of a large message's bytes. Takes `bandwidths`
-    and `published_times`, in grey. A library that was not timed with two ranks and with more stays out. A small message
-    is that of a CUDA graph where `growth_clock` says so.
-    """
-    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-
-    figure, axes = parts.panels(2, height=4.4, sharey=True)
-    most = max(8, *(int(table["ranks"].max()) for table in (here, *recorded)))
-    for ax, largest in zip(axes, (False, True), strict=True):
-        sizes = {}
-        counts = range(2, most + 1)
-        for name, term, style in (("latency", hops, "-"), ("transfer", bus_factor, canvas.DASHES)):
-            growth = [term(_ALL_REDUCE, ranks) / term(_ALL_REDUCE, 2) for ranks in counts]
-            ax.plot(counts, growth, color=canvas.THEORY, lw=1.5, ls=style, label=f"a ring's {name}")
-        for table in (here, *recorded):
-            of_us = ("this run", canvas.MEASURED) if table is here else ("recorded run", canvas.RECORDED)
-            sizes |= _growth(ax, table, largest, *of_us)
-        for backend, rows in published.groupby("backend", sort=False):
-            megabytes = (max if largest else min)(published["megabytes"])
-            line = rows[rows["megabytes"] == megabytes].sort_values("processes")
-            if len(line):
-                look = {"color": canvas.PUBLISHED, "marker": _MARKERS[backend], "ms": 5, "lw": 1.2, "ls": canvas.DASHES}
-                label = f"report, {NAMES[backend]}"
-                ax.plot(line["processes"], line["seconds"] / line["seconds"].iloc[0], label=label, **look)
-                sizes["report"] = f"{megabytes:g} MB"
-        titles = [f"{who}: {size}" for who, size in sizes.items()]
-        lines = ["; ".join(titles[at : at + 2]) for at in range(0, len(titles), 2)]
-        ax.set_title("\n".join([f"{'Largest' if largest else 'Smallest'} message", *lines]), fontsize=9.5)
-        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        ax.set_xlabel("ranks")
-        ax.grid(True)
-    axes[0].set_yscale("log", base=2)
-    octaves = [2.0**power for power in range(-6, 7)]
-    axes[0].yaxis.set(major_locator=FixedLocator(octaves), minor_locator=NullLocator())
-    axes[0].set_yticks(octaves, [f"{octave:g}" for octave in octaves])
-    ends = [value for ax in axes for line in ax.lines for value in np.asarray(line.get_ydata(), dtype=float)]
-    axes[0].set_ylim(min(0.8, 0.85 * min(ends)), 1.2 * max(ends))
-    axes[0].set_ylabel("times as long as with 2 ranks (log)")
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(here, *recorded, published))
-
-
-def _growth(ax: Axes, table: pd.DataFrame, largest: bool, name: str, color: str) -> dict[str, str]:
-    """Draw the growth of each library's smallest or largest message; return what was drawn and its size."""
-    rows, drawn = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), {}
-    for backend, of_backend in rows.groupby("backend", sort=False):
-        if of_backend["ranks"].min() != 2 or of_backend["ranks"].max() == 2:
-            continue
-        in_flight = of_backend.loc[of_backend["clock"] == _CLOCK, "bytes"]
-        size, label = in_flight.max() if largest else in_flight.min(), f"{name}, {NAMES[str(backend)]}"
-        line = of_backend[of_backend["bytes"] == size].sort_values("ranks")
-        clock = growth_clock(line.set_index(["clock", "ranks"])["median_us"].to_dict())
-        line = line[line["clock"] == clock]
-        times = 1 / line["median_us"].iloc[0]
-        look = {"color": color, "marker": _MARKERS[str(backend)], "lw": 1.2, "label": label}
-        _marks(ax, line["ranks"], times * line["median_us"], times * line["spread_us"], **look)
-        drawn[label] = units.exact_size(size) + (", CUDA graph" if clock != _CLOCK else "")
-    return drawn
 
 
 def chunk_color(values: int, ranks: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from labkit.engine.recordings import replay
@@ -13,11 +11,9 @@ from labkit.tables.published import published
 from labkit.tables.resnet import published_bandwidth
 from labkit.theory.sizes import GIB, MIB
 from lessons.collectives.tables import bandwidths, published_fits, published_times
-from lessons.collectives.theory import bus_factor, hops
 
 _MB_OF_GIB = 1e9 / GIB  # 1000 MB, as a part of 1 GiB
 _MACHINES = {"sweep": "h200x4", "gloo": "h200x2"}  # the sweep is the one that the charts show
-_RING = within(1.1)  # growth that is a ring's
 
 
 def seconds(backend: str, processes: int, megabytes: float) -> float:
@@ -59,19 +55,6 @@ def _largest() -> pd.Series:
     return rows.loc[rows["bus_gb_per_s"].idxmax()]
 
 
-def _growth(megabytes: float) -> float:
-    return seconds("nccl", 6, megabytes) / seconds("nccl", 2, megabytes)
-
-
-def _of_ring(term: Any) -> float:
-    return term("all-reduce", 6) / term("all-reduce", 2)
-
-
-def _rings_growth(_printed: str, _recomputed: str) -> bool | None:
-    """Say that the growth is a ring's; None where it is not, because a fixed cost per call hides the ring."""
-    return True if _RING(_growth(1.0), _of_ring(hops)) and _RING(_growth(1000.0), _of_ring(bus_factor)) else None
-
-
 def _listed_s(values: list[float]) -> str:
     return f"{', '.join(f'{value:.2f}' for value in values)} s"
 
@@ -102,11 +85,6 @@ FIGURES = {
         lambda: round(float(_largest()["bus_gb_per_s"]), 2),
         lambda: float(_largest()["limit"]),
         lambda printed, recomputed: 0.1 * recomputed <= printed <= recomputed,
-    ),
-    "growth_with_processes": Figures(
-        lambda: f"{_growth(1.0):.1f} × (1 MB), {_growth(1000.0):.1f} × (1000 MB)",
-        lambda: f"{_of_ring(hops):.1f} × (latency), {_of_ring(bus_factor):.1f} × (transfer)",
-        _rings_growth,
     ),
     "exchanged_bytes": Figures(
         lambda: f"{_span(communication()['bandwidth_gb_per_second'], '{:.3g}')} GB/s",

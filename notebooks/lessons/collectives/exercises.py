@@ -184,32 +184,27 @@ hint, solution, attempts = check.hint, check.solution, check.attempts
 
 SYMPTOMS = {  # what is wrong with each of the benchmarks and rings that look right
     "unsynchronised": "the clock stops when the call returns, before the data are there",
-    "cold": "the first call of a new group is timed, while the ranks still connect to each other",
     "wrong_factor": "bytes over time is called bus bandwidth, whatever the collective and the number of ranks",
     "no_all_gather": "the ring stops after its first half: each rank has one complete chunk",
-    "rank_0_only": "all complete chunks go to rank 0 only: a test of rank 0 sees the right sum",
 }
 
 
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one benchmark's symptoms."""
-    took, late, again = (units.seconds(row[f"{name}seconds"]) for name in ("", "late_", "again_"))
-    wrong, faults = f"{row['wrong_ranks']} of {row['ranks']} ranks have wrong values", {}
-    if row["wrong_ranks"] and row["wrong_on_rank_0"]:
+    took, late, faults = units.seconds(row["seconds"]), units.seconds(row["late_seconds"]), {}
+    if row["wrong_ranks"]:
+        wrong = f"{row['wrong_ranks']} of {row['ranks']} ranks have wrong values"
         faults["no_all_gather"] = f"{wrong}, {units.percent(row['wrong_share'])} of all: whole sums are not passed on"
-    elif row["wrong_ranks"]:
-        faults["rank_0_only"] = f"{wrong}, but rank 0 has none: a check on rank 0 alone sees nothing"
     if row["late_seconds"] > LATE * row["seconds"]:
         faults["unsynchronised"] = (
             f"its clock stops after {took}, {late} before the data are there: it times the launch"
         )
-    elif not row["calls_before"]:
-        shown = f"it makes no call before its clock starts and shows {took}"
-        faults["cold"] = f"{shown}; the same call once more takes {again}: the start-up is inside"
     if abs(row["claimed_gb_per_s"] / row["bus_gb_per_s"] - 1) > LATE:
         claimed, right = (units.rate(row[f"{name}_gb_per_s"]) for name in ("claimed", "bus"))
         faults["wrong_factor"] = f"it claims {claimed} where its time makes {right}"
-    return Verdict.of_faults(row["variant"], faults, "its clock waits, is warm, and every rank's values are right")
+    return Verdict.of_faults(
+        row["variant"], faults, "its clock waits, its factor is the collective's, and every rank's values are right"
+    )
 
 
 _RING = """
@@ -235,21 +230,13 @@ def bus_bandwidth(call, message_bytes):
     factor = factor_of(collective, ranks)
     return factor * message_bytes / median(seconds)
 """
-_COLD = """    call()
-    seconds = []
-    for _ in range(repeats):
-"""
 _CODES = with_bugs(
     _RING,
-    {
-        "no_all_gather": [(_GATHER.strip("\n"), "")],
-        "rank_0_only": [(_GATHER.strip("\n"), "    send(chunks[into], to=0)")],
-    },
+    {"no_all_gather": [(_GATHER.strip("\n"), "")]},
 ) | with_bugs(
     _CLOCK,
     {
         "unsynchronised": [("        synchronize()\n", "")],
-        "cold": [(_COLD, "    seconds = []\n    for _ in range(1):\n")],
         "wrong_factor": [("factor_of(collective, ranks)", "1")],
     },
 )

@@ -12,12 +12,11 @@ from labkit.theory.sizes import KIB, MIB
 from lessons.collectives.theory import COLLECTIVES
 
 BACKENDS = ("nccl", "gloo")
-CLOCKS = ("in flight", "one call", "captured")
+CLOCKS = ("in flight", "one call")
 _METHODS = ("ours", "library")
 # The first is right; the next are the suspects of "find the bug".
-VARIANTS = ("right", "unsynchronised", "cold", "wrong_factor", "no_all_gather", "rank_0_only")
+VARIANTS = ("right", "unsynchronised", "wrong_factor", "no_all_gather")
 _COUNTS = (2, 3, 4, 6, 8)
-_COLD_KIB = 64  # a message whose own time is short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +58,9 @@ class Collectives(Plan):
 class Sweep(Collectives):
     """Every collective, by size and number of ranks, over NCCL (device tensors) and gloo (host tensors).
 
-    A point adds clock: "in flight" (calls that follow each other without waiting, as nccl-tests times them), "one call"
-    (a fence, one call, and until its data are there) and, of small messages on GPUs, "captured" (calls in flight,
-    replayed from a CUDA graph: no host launches them). "one call" and "captured" are taken up to 1 MiB, gloo up
-    to `gloo_kib`: both would only cost time above.
+    A point adds clock: "in flight" (calls that follow each other without waiting, as nccl-tests times them) or "one
+    call" (a fence, one call, and until its data are there). "one call" is taken up to 1 MiB, gloo up to `gloo_kib`:
+    both would only cost time above.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"sizes_kib": (1, 4, 16, 64, 256, 1024), "gloo_kib": 1024}
@@ -89,13 +87,8 @@ class Sweep(Collectives):
                 for collective in self.collectives:
                     for size in self.sizes_kib:
                         if backend == "nccl" or size <= self.gloo_kib:
-                            for clock in self._clocks(backend, size):
+                            for clock in CLOCKS if KIB * size <= MIB else CLOCKS[:1]:
                                 yield self.setting(size, ranks, collective, backend) | {"clock": clock}
-
-    def _clocks(self, backend: str, size_kib: int) -> tuple[str, ...]:
-        if KIB * size_kib > MIB:
-            return CLOCKS[:1]
-        return CLOCKS if backend == "nccl" else CLOCKS[:2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +164,5 @@ class Trial(Collectives):
         for variant in self.variants:
             # With two ranks an all-reduce's factor is 1: only there would leaving it out make no difference.
             collective = "all-gather" if variant == "wrong_factor" else "all-reduce"
-            size = _COLD_KIB if variant == "cold" else self.size_kib
-            setting = self.setting(size, self.gpus, collective) | {"in_flight": 1, "clock": CLOCKS[1]}
+            setting = self.setting(self.size_kib, self.gpus, collective) | {"in_flight": 1, "clock": CLOCKS[1]}
             yield setting | {"variant": variant}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -14,15 +13,14 @@ from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.collectives import tables
-from lessons.collectives.theory import FLAT, NAMES, backends, bus_factor, growth_clock, hops, is_noise
+from lessons.collectives.theory import FLAT, NAMES, backends, is_noise
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
-_CLOCKS = {"in flight": "in flight", "one call": "one call, waited for", "captured": "from a CUDA graph"}
+_CLOCKS = {"in flight": "in flight", "one call": "one call, waited for"}
 _GOOD = 0.1  # a line that is nowhere further off fits
-_BEYOND = 1.25  # times as much as a ring's larger term
 
 
 def start_up(times: pd.DataFrame) -> Markdown:
@@ -184,52 +182,6 @@ def reached(table: pd.DataFrame) -> Markdown:
     return verdict(head, shown, summary=f"Every collective, {units.exact_size(best['bytes'])}")
 
 
-def growth(here: pd.DataFrame, *recorded: pd.DataFrame) -> Markdown:
-    """Say which of a ring's terms each message's growth with the ranks is nearer to; every run below.
-
-    Takes `bandwidths`; the sentence is about this run.
-    """
-    rows = [row for table in (here, *recorded) for row in _grown(table)]
-    if not rows:
-        return verdict("No run has two numbers of ranks.")
-    columns = ["run", "message", "ranks", "times as long", "a ring's latency", "a ring's transfer"]
-    shown = pd.DataFrame([row[:-2] for row in rows], columns=columns)
-    of_here = [row for row in rows if row[0].startswith("this run")] or rows
-    growths = "; ".join(f"the time of {row[1]} {row[-1]}" for row in of_here[:2])
-    return verdict(f"This run: **{growths}.**", shown, summary="Every run, from the fewest to the most ranks")
-
-
-def _grown(table: pd.DataFrame) -> list[tuple]:
-    """Return per library and message: run, size, ranks, growth, a ring's two, growth as a number, its kind."""
-    name = run_name(table).lower()
-    rows, grown = table[table["collective"] == _ALL_REDUCE].dropna(subset="median_us"), []
-    for backend in backends(rows["backend"]):
-        of_backend = rows[rows["backend"] == backend]
-        few, many = of_backend["ranks"].min(), of_backend["ranks"].max()
-        terms = {
-            "latency": hops(_ALL_REDUCE, many) / hops(_ALL_REDUCE, few),
-            "transfer": bus_factor(_ALL_REDUCE, many) / bus_factor(_ALL_REDUCE, few),
-        }
-        sizes = of_backend.loc[of_backend["clock"] == _CLOCK, "bytes"]
-        for size in dict.fromkeys((sizes.min(), sizes.max())) if few < many else ():
-            of_size = of_backend[of_backend["bytes"] == size]
-            clock = growth_clock(of_size.set_index(["clock", "ranks"])["median_us"].to_dict())
-            by_ranks = of_size[of_size["clock"] == clock].set_index("ranks")[["median_us", "spread_us"]]
-            pair = [by_ranks.loc[ranks] for ranks in (few, many)]
-            ratio = pair[1]["median_us"] / pair[0]["median_us"]
-            near = min(terms, key=lambda term: abs(log(terms[term] / ratio)))
-            if not resolved(*(row["median_us"] for row in pair), *(row["spread_us"] for row in pair)):
-                kind = "does not grow beyond noise"
-            elif ratio > _BEYOND * max(terms.values()):
-                kind = "grows more than both terms of a ring"
-            else:
-                kind = f"grows more like a ring's {near}"
-            graph = ", from a CUDA graph" if clock != _CLOCK else ""
-            head = (f"{name}, {NAMES[backend]}{graph}", units.exact_size(size), f"{few} to {many}", units.times(ratio))
-            grown.append((*head, *map(units.times, terms.values()), ratio, kind))
-    return grown
-
-
 def beside_nccl_tests(table: pd.DataFrame) -> Markdown:
     """Say what share of nccl-tests' bus bandwidth ours reaches from 64 MiB up; takes `against`."""
     shown = table.assign(
@@ -250,19 +202,19 @@ def _least(table: pd.DataFrame) -> str:
 
 def clues(table: pd.DataFrame) -> pd.DataFrame:
     """Return `symptoms` for reading: a column per suspect, times in ms."""
-    times = {"seconds": "ms", "late_seconds": "late_ms", "again_seconds": "again_ms"}
+    times = {"seconds": "ms", "late_seconds": "late_ms"}
     shown = table.drop(columns=["variant", "message_bytes"]).rename(columns=times)
     for name in times.values():
         shown[name] = [units.number(1e3 * value) for value in shown[name]]
     rates = ["claimed_gb_per_s", "bus_gb_per_s", "wrong_share"]
     shown[rates] = shown[rates].map(units.number)
-    return shown.set_axis(list("ABCDE"[: len(shown)])).T
+    return shown.set_axis(list("ABC"[: len(shown)])).T
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
     """Return the lesson's rules, each with what it is worth in the runs of this node and in the recorded ones.
 
-    Takes the runs by name: "sweep" and "growth".
+    Takes the run by name: "sweep".
     """
     return one_minute(_RULES, here=here, recorded=recorded)
 
@@ -299,17 +251,6 @@ def _bus(runs: Mapping[str, Run]) -> str:
     return f"all-reduce of {units.exact_size(last['bytes'])}: {units.rate(last['bus_gb_per_s'])}, {allows}"
 
 
-def _ranks(runs: Mapping[str, Run]) -> str | None:
-    sweep = tables.bandwidths(runs["sweep"])
-    rows = _grown(sweep[sweep["backend"] == "nccl"]) + _grown(tables.bandwidths(runs["growth"]))
-    told = []
-    for small, large in zip(rows[::2], rows[1::2], strict=False):
-        library = "NCCL" if "NCCL" in small[0] else "gloo on CPUs"
-        hidden = "" if small[-2] > large[-2] else ", not visible"
-        told.append(f"{small[2]} ranks, {library}{hidden}: {small[1]} {small[3]}, {large[1]} {large[3]}")
-    return "; ".join(told) or None
-
-
 def _start(runs: Mapping[str, Run]) -> str:
     first = _fastest(runs).iloc[0]
     if not first["first_us"] > first["median_us"]:
@@ -321,7 +262,6 @@ _RULES = {
     "Send few, large messages": _few_large,
     "Know the knee: left of it latency counts, right of it bytes": _knee,
     "Compare bus bandwidth with a link's rate": _bus,
-    "More ranks cost hops more than bytes": _ranks,
     "Keep start-up outside the clock": _start,
 }
 

@@ -13,7 +13,7 @@ from labkit.tables.rates import statuses
 from labkit.theory.alpha_beta import fit
 from labkit.theory.sizes import GB, MIB
 from lessons.collectives import theory as ring
-from lessons.collectives.theory import algorithm_gb_per_s, bus_factor, bus_gb_per_s, hops
+from lessons.collectives.theory import algorithm_gb_per_s, bus_factor, bus_gb_per_s
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 64 * MIB  # from here on ours are compared with nccl-tests
 _LINE = ["backend", "collective", "ranks"]
 _SETTING = [*_LINE, "clock", "bytes"]
-_FITTED = ["alpha_us", "hops", "hop_us", "beta_gb_per_s", "knee_bytes"]
+_FITTED = ["alpha_us", "beta_gb_per_s", "knee_bytes"]
 _MEASURED = {
     "seconds": "median",
     "low_seconds": "median",
@@ -78,15 +78,15 @@ def _summed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table.rename(columns={"repeats": "count"})[[*by, *columns]]
 
 
-def fits(run: Run, clock: str = "in flight") -> pd.DataFrame:
+def fits(run: Run) -> pd.DataFrame:
     """Return one row per backend, collective and number of ranks: the line t = α + bytes through a link / β.
 
-    Columns: LINE, alpha_us (a call's latency), hops (of a ring) and hop_us (α over them: of NCCL's calls in flight
-    mostly the host's, so take "captured"), beta_gb_per_s (a bus bandwidth), knee_bytes (the message whose latency and
-    transfer take equally long). What was measured at fewer than two sizes has no row.
+    The times are those of calls in flight. Columns: LINE, alpha_us (a call's latency), beta_gb_per_s (a bus bandwidth),
+    knee_bytes (the message whose latency and transfer take equally long). What was measured at fewer than two sizes has
+    no row.
     """
     lines = _fits(_timed(run))
-    return of_run(lines[lines["clock"] == clock].drop(columns="clock").reset_index(drop=True), run)
+    return of_run(lines[lines["clock"] == "in flight"].drop(columns="clock").reset_index(drop=True), run)
 
 
 def _fits(table: pd.DataFrame) -> pd.DataFrame:
@@ -95,10 +95,10 @@ def _fits(table: pd.DataFrame) -> pd.DataFrame:
     for setting, rows in table[table["status"] == "ok"].groupby([*_LINE, "clock"], sort=False):
         if len(rows) > 1:
             _, collective, ranks, _ = setting
-            share, steps = bus_factor(collective, ranks), hops(collective, ranks)
+            share = bus_factor(collective, ranks)
             line = fit([share * size for size in rows["message_bytes"]], [us / 1e6 for us in rows["median_us"]])
             alpha_us, knee = 1e6 * line.alpha_s, line.knee_bytes / share
-            lines.append((*setting, alpha_us, steps, alpha_us / steps, line.beta_gb_per_s, knee))
+            lines.append((*setting, alpha_us, line.beta_gb_per_s, knee))
     return pd.DataFrame(lines, columns=[*_LINE, "clock", *_FITTED])
 
 
@@ -140,15 +140,15 @@ LATE = 0.1  # of what the clock showed, or claimed: more is a fault
 
 def caught(table: pd.DataFrame) -> pd.Series:
     """Return, for each row of `symptoms`, whether its numbers give a fault away."""
-    cold, late = table["calls_before"] == 0, table["late_seconds"] > LATE * table["seconds"]
+    late = table["late_seconds"] > LATE * table["seconds"]
     factor = (table["claimed_gb_per_s"] / table["bus_gb_per_s"] - 1).abs() > LATE
-    return cold | late | factor | (table["wrong_ranks"] > 0)
+    return late | factor | (table["wrong_ranks"] > 0)
 
 
 _KEYS = ["collective", "ranks", "bytes"]
-_TIMED = ["seconds", "late_seconds", "again_seconds", "calls_before"]
-_WRONG = ["wrong_ranks", "wrong_on_rank_0", "wrong_share"]
-_SHOWN = ["variant", "collective", "ranks", "message_bytes", *_TIMED, "claimed_gb_per_s", "bus_gb_per_s", *_WRONG]
+_RATES = ["claimed_gb_per_s", "bus_gb_per_s"]
+_WRONG = ["wrong_ranks", "wrong_share"]
+_SHOWN = ["variant", "collective", "ranks", "message_bytes", "seconds", "late_seconds", *_RATES, *_WRONG]
 
 
 def against(run: Run) -> pd.DataFrame:

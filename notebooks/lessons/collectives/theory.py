@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -144,11 +144,6 @@ def bus_factor(collective: str, ranks: int) -> float:
     return {"all-reduce": 2 * ring, "broadcast": 1.0, "send/recv": 1.0}.get(collective, ring)
 
 
-def hops(collective: str, ranks: int) -> int:
-    """Return how many messages follow each other, from rank to rank, before the last rank has its result."""
-    return {"all-reduce": 2 * (ranks - 1), "send/recv": 1}.get(collective, ranks - 1)
-
-
 def algorithm_gb_per_s(message_bytes: float, collective_seconds: float) -> float:
     """Return the message over the time: how fast it looks to who called it."""
     return message_bytes / collective_seconds / GB
@@ -159,17 +154,7 @@ def bus_gb_per_s(collective: str, ranks: int, message_bytes: float, collective_s
     return bus_factor(collective, ranks) * algorithm_gb_per_s(message_bytes, collective_seconds)
 
 
-def collective_seconds(collective: str, ranks: int, message_bytes: float, hop_s: float, link_gb_per_s: float) -> float:
-    """Return the time of a ring: a latency each hop, and the bytes through a link at its rate.
-
-    For an all-reduce 2(N−1)·α + 2(N−1)/N·s/β.
-    """
-    moved = bus_factor(collective, ranks) * message_bytes
-    return hops(collective, ranks) * hop_s + moved / (GB * link_gb_per_s)
-
-
 FLAT = 1.25  # times as long: the size hardly matters
-_LITTLE = 0.4  # of a call in flight: what is left of it without the host
 
 
 def is_noise(times: Sequence[float]) -> bool:
@@ -179,16 +164,3 @@ def is_noise(times: Sequence[float]) -> bool:
     """
     last = max(place for place, time in enumerate(times) if time <= FLAT * times[0])
     return not all(1 / FLAT <= time / times[0] <= FLAT for time in times[: last + 1])
-
-
-def growth_clock(times: Mapping[tuple[str, int], float]) -> str:
-    """Return the clock that tells how one size's time, by clock and ranks, grows with the ranks.
-
-    It is the CUDA graph where the host's launching is most of a call in flight, with the fewest and the most ranks.
-    """
-    counts = [ranks for clock, ranks in times if clock == "in flight"]
-    ends = (min(counts), max(counts))
-    if any(("captured", ranks) not in times for ranks in ends):
-        return "in flight"
-    left = max(times["captured", ranks] / times["in flight", ranks] for ranks in ends)
-    return "captured" if left <= _LITTLE else "in flight"

@@ -58,7 +58,6 @@ def test_the_recorded_run_stands_beside_this_one(tables, name):
     figure = checked(collectives.times_chart(*both, guess=12.0))
     assert titles(figure) == shown + [f"Recorded run: NCCL and gloo, {ends[name]}" for _ in shown if name in ends]
     assert "your prediction" in labels(figure)
-    assert ("replayed from a CUDA graph" in labels(figure)) == (name in ends)
 
     figure = checked(collectives.bandwidth_chart(*both, guess=GUESS))
     assert titles(figure) == shown + [f"Recorded run: NCCL, {ends[name]}" for _ in shown if name in ends]
@@ -74,20 +73,6 @@ def test_reports_chart(tables, times, name):
     assert len(labels(figure)) == 2 + 2 + 1
     (first,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
     assert first.get_ydata()[0] == pytest.approx(30 * 30e-3, rel=0.01), "30 calls of six hops of 5 µs"
-
-
-def test_growth_chart(tables, times, tmp_path):
-    half = made_sweep(tmp_path / "half", gpus=4, counts=(2, 4), bend=lambda size, took, k: took / k["ranks"] ** 2)
-    faster = recorded(collectives.bandwidths(half))
-    figure = checked(collectives.growth_chart(tables["small"], faster, tables["eight"], published=times))
-    small, large = figure.axes
-    least = min(min(line.get_ydata()) for line in large.lines if len(line.get_ydata()))
-    assert small.get_ylim()[0] < least < 0.5, "no point lies outside"
-
-
-def test_a_library_without_two_numbers_of_ranks_does_not_grow(tables, times):
-    figure = checked(collectives.growth_chart(tables["two"], published=times))
-    assert not [label for label in labels(figure) if label.startswith("this run")]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -114,10 +99,3 @@ def test_where_noise_hides_what_the_size_adds_there_is_no_line(tmp_path, factor,
     figure = checked(collectives.times_chart(collectives.bandwidths(run), None))
     assert ("α_call + bytes/β, fitted" in labels(figure)) == drawn
     assert bool(figure.axes[0].patches) == drawn
-
-
-def test_growth_is_drawn_by_the_clock_of_its_table(tmp_path, times):
-    faster = {"bend": lambda size, took, knobs: took * (0.1 if knobs["clock"] == "captured" else 1)}
-    table = collectives.bandwidths(made_sweep(tmp_path / "run", gpus=4, counts=(2, 4), **faster))
-    small, large = titles(checked(collectives.growth_chart(table, published=times)))
-    assert "NCCL: 1 KiB, CUDA graph" in small and "CUDA graph" not in large

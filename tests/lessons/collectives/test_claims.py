@@ -29,9 +29,7 @@ def test_times_of_a_ring_hold(edited_claims):
         return rows.assign(seconds=2 * (n - 1) * 20e-6 + 2 * (n - 1) / n * megabytes / 1e3 / 120)
 
     table = edited_claims(collectives, "all_reduce", ring)
-    assert table["holds"][
-        ["small_message", "growth_with_size", "latency", "rate_of_the_links", "growth_with_processes"]
-    ].all()
+    assert table["holds"][["small_message", "growth_with_size", "latency", "rate_of_the_links"]].all()
 
 
 def test_times_below_the_links_least_do_not_hold(edited_claims):

@@ -15,8 +15,6 @@ from lessons.collectives.theory import (
     bus_factor,
     bus_gb_per_s,
     chunk_lengths,
-    collective_seconds,
-    hops,
     is_noise,
     move,
     moved,
@@ -45,19 +43,10 @@ def test_bandwidths_are_those_that_nccl_tests_prints(file, collective, ranks, si
             assert bus == pytest.approx(half.bus_gb_per_s, rel=3e-4)
 
 
-def test_factors_and_hops():
+def test_factors():
     assert [bus_factor(name, 4) for name in COLLECTIVES] == [1.5, 0.75, 0.75, 1.0, 0.75, 1.0]
     assert [bus_factor(name, 2) for name in COLLECTIVES] == [1.0, 0.5, 0.5, 1.0, 0.5, 1.0]
-    assert [hops(name, 4) for name in COLLECTIVES] == [6, 3, 3, 3, 3, 1]
     assert algorithm_gb_per_s(2e9, 0.5) == 4
-
-
-def test_a_rings_time_is_the_formula():
-    alpha, beta, size, ranks = 3e-6, 200.0, 10**9, 8
-    expected = 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size / (beta * 1e9)
-    assert collective_seconds("all-reduce", ranks, size, alpha, beta) == pytest.approx(expected)
-    for name in COLLECTIVES:
-        assert bus_gb_per_s(name, ranks, size, collective_seconds(name, ranks, size, 0.0, beta)) == pytest.approx(beta)
 
 
 @pytest.mark.parametrize(("elements", "ranks", "lengths"), [(8, 4, [2] * 4), (10, 4, [3, 3, 2, 2]), (1, 3, [1, 0, 0])])
@@ -99,7 +88,7 @@ def test_a_step_is_a_send_and_a_receive():
 def test_costs_are_the_formulas(ranks):
     steps, (size, alpha_us, rate) = steps_of(ranks), (2**20, 5, 100)
     assert sent_bytes(steps, size, ranks) == pytest.approx(bus_factor("all-reduce", ranks) * size)
-    whole = collective_seconds("all-reduce", ranks, size, alpha_us / 1e6, rate)
+    whole = 2 * (ranks - 1) * alpha_us / 1e6 + 2 * (ranks - 1) / ranks * size / (rate * 1e9)
     assert steps_seconds(steps, size, ranks, alpha_us / 1e6, rate) == pytest.approx(whole)
 
 

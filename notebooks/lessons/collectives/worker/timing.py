@@ -1,4 +1,4 @@
-"""Three clocks for a collective, and repetitions of which each is verified."""
+"""Two clocks for a collective, and repetitions of which each is verified."""
 
 from __future__ import annotations
 
@@ -64,13 +64,7 @@ def _one_call(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callabl
     return call.work, alone
 
 
-def _captured(worker: Worker, call: Call, calls: int) -> tuple[Callable, Callable]:
-    """Return one replayed call, and a clock of `calls` calls in one CUDA graph: GPU time, no launches by a host."""
-    single, calls_in_flight = _captured_graph(call, 1), _captured_graph(call, calls)
-    return single.replay, lambda: _between_events(calls_in_flight.replay) / calls
-
-
-CLOCKS = {"in flight": _in_flight, "one call": _one_call, "captured": _captured}
+CLOCKS = {"in flight": _in_flight, "one call": _one_call}
 
 
 def seconds_of_call(worker: Worker, work: Callable[[], None]) -> float:
@@ -89,15 +83,6 @@ def _between_events(work: Callable[[], None]) -> float:
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) / 1e3
-
-
-def _captured_graph(call: Call, calls: int) -> torch.cuda.CUDAGraph:
-    """Capture so many calls."""
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog may ask for an event meanwhile
-        call.many(calls)
-    return graph
 
 
 def max_over_ranks(values: list[float], group: dist.ProcessGroup | None) -> list[float]:
