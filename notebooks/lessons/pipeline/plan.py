@@ -175,21 +175,6 @@ class Splits(BertPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Precisions(BertPlan):
-    """The same pipeline in each precision, streaming and training."""
-
-    SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
-
-    precisions: tuple[str, ...] = _PRECISIONS
-    modes: tuple[str, ...] = ("streaming", "training")
-    micro_batches: int = 4
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for precision, mode in product(self.precisions, self.modes):
-            yield self.setting(precision=precision, mode=mode, micro_batches=self.micro_batches)
-
-
-@dataclass(frozen=True, kw_only=True)
 class AsReported(BertPlan):
     """The reports' model: with dropout and with attention product by product, each off and on, in every mode."""
 

@@ -190,34 +190,6 @@ def _forecast_is(error: float) -> str:
     return "is too low" if error < 0 else "is too high"
 
 
-def precisions_gain(table: pd.DataFrame, stages: pd.DataFrame) -> Markdown:
-    """Say what bfloat16 gains in each mode and what becomes of the bubble; takes `precisions`, `stage_gains`."""
-    rates = table.pivot_table(index="precision", columns="mode", values="samples_per_s", sort=False)
-    gains = rates / rates.loc["float32"]
-    shown = gains.rename(columns="{}, × float32".format).reset_index()
-    used = table[table["mode"] == "streaming"].set_index("precision")["share_of_limit"]
-    if used.notna().all():
-        shown["streaming, share of the datasheet's rate"] = [units.percent(used[name]) for name in shown["precision"]]
-    inner = stages.set_index("precision").loc[gains.index]
-    for part in ("forward", "backward"):
-        times = inner[f"{part}_ms"]
-        shown[f"one stage's {part}, × float32"] = (times["float32"] / times).to_numpy()
-    shown["training's bubble"] = [units.percent(share) for share in inner["bubble"]]
-    most = gains.loc["bfloat16"]
-    kept = "shrinks" if inner["bubble"]["bfloat16"] < inner["bubble"]["float32"] - _CLOSE else "does not shrink"
-    verb = "gains" if (most > 1).all() else "does not always gain"
-    forward = inner["forward_ms"]["float32"] / inner["forward_ms"]["bfloat16"]
-    gap = ""
-    if forward > (1 + _CLOSE) * most["streaming"]:
-        gap = f" One stage's forward gains {units.number(forward)} times: why a stream gains less was not measured."
-    return verdict(
-        f"**bfloat16 {verb}: a stream becomes {units.number(most['streaming'])} times as fast, training "
-        f"{units.number(most['training'])} times** (recorded).{gap} Training's bubble {kept}.",
-        shown,
-        summary="TF32, too, one stage's own times, and what the datasheet allows",
-    )
-
-
 def reports_model(table: pd.DataFrame) -> Markdown:
     """Say what dropout and plain attention cost in training; takes `as_reported`."""
     names = {"attention": "attention", "dropout": "dropout", "mode": "mode"}

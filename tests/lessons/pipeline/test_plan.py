@@ -33,7 +33,7 @@ FOUR = {"device": "cuda", "gpus": 4}
             {"batch": 60, "counts": (10,), "schedules": ("interleaved",), "gpus": 3},
             "interleaved takes them in equal rounds of about 3",
         ),
-        (pipeline.Precisions, {"precisions": ("float8",)}, "precision='float8' is not known"),
+        (pipeline.Gpus, {"precision": "float8"}, "precision='float8' is not known"),
         (pipeline.Gpus, {"hidden": 100}, "hidden=100 does not divide into heads=12"),
         (pipeline.Gpus, {"repeats": 0}, "at least 1 each"),
         (pipeline.Trial, {"variants": ("wrong",)}, "variant='wrong' is not known"),

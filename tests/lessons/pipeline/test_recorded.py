@@ -6,7 +6,6 @@ import pytest
 from figures import drawn
 
 from labkit.engine.recordings import replay
-from labkit.node.limits import against_limit
 from labkit.provenance import of_source
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
@@ -23,13 +22,6 @@ def runs():
 def test_no_mode_is_above_its_limit(runs):
     table = pipeline.speedups(pipeline.throughput(runs["gpus"]))
     assert (table["share_of_limit"] <= 1.01).all()
-
-
-def test_precisions_stay_below_the_datasheet(runs):
-    table = pipeline.precisions(runs["precisions"])
-    assert (table["verdict"] == "ok").all()
-    too_fast = table.assign(tflops_per_gpu=2 * table["peak_tflops"])
-    assert (against_limit(too_fast, "tflops_per_gpu", "peak_tflops")["verdict"] == "impossible").all()
 
 
 def test_predictions_and_forecasts(runs):

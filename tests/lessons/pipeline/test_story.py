@@ -129,23 +129,6 @@ def test_splits_cost():
         said(found, ("the forecast came true", here), "not come")
 
 
-def precisions(gain):
-    rows = [(m, p, r, 0.3) for m in ("streaming", "training") for p, r in (("float32", 100.0), ("bfloat16", gain))]
-    return table(*rows, columns=["mode", "precision", "samples_per_s", "share_of_limit"])
-
-
-def stages(bubble):
-    rows = [("float32", 9.0, 18.0, 0.43), ("bfloat16", 1.5, 3.6, bubble)]
-    return table(*rows, columns=["precision", "forward_ms", "backward_ms", "bubble"])
-
-
-def test_precisions_gain():
-    faster = ("bfloat16 gains: a stream becomes 4.00 times", "does not shrink", "| 6.00 | 5.00 | 49 % |")
-    said(pipeline.precisions_gain(precisions(400.0), stages(0.49)), (*faster, "forward gains 6.00 times"), "always")
-    said(pipeline.precisions_gain(precisions(600.0), stages(0.49)), "becomes 6.00 times", "not measured")
-    said(pipeline.precisions_gain(precisions(90.0), stages(0.30)), ("does not always gain", "bubble shrinks"), "gains:")
-
-
 def test_first_entries():
     said(
         pipeline.first_entries(4, 8, 3, count=3), ("1. F0", "3. receive micro-batch 0 for stage 4 (from rank 3)"), "4."

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.node.limits import against_limit
 from labkit.provenance import made_from, of_run
 from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.simulator import speedup_limit
@@ -14,7 +13,6 @@ from lessons.pipeline.theory.simulator import speedup_limit
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_CORES = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}  # what the datasheet calls them
 _PIPELINE = ["ranks", "split", "schedule", "mode", "precision", "micro_batches"]
 _MODEL = ["attention", "dropout"]  # only some plans turn these knobs
 
@@ -34,32 +32,6 @@ def throughput(run: Run) -> pd.DataFrame:
     table["samples_per_s"] = 1e3 * batch / table["step_ms"]
     table["spread_samples_per_s"] = table["samples_per_s"] * table["spread_step_ms"] / table["step_ms"]
     return of_run(table, run, batch=batch, layers=run.plan.layers)
-
-
-def precisions(run: Run) -> pd.DataFrame:
-    """Return `throughput` with what each GPU computes: tflops_per_gpu, and its verdict beside the datasheet's peak.
-
-    Only the layers' matrix products are counted (see `_forward_flop`); backward takes twice the forward's.
-    """
-    table, plan = throughput(run), run.plan
-    steps = table["mode"].map({"streaming": 1, "fenced": 1, "training": 3})
-    flop = _forward_flop(plan.layers, plan.hidden, plan.sequence) * steps
-    limits = run.datasheet
-    peaks = {name: limits.tflops(short) if limits else None for name, short in _CORES.items()}
-    table = table.assign(
-        tflops_per_gpu=table["samples_per_s"] * flop / table["ranks"] / 1e12,
-        peak_tflops=table["precision"].map(peaks).astype(float),
-    )
-    return against_limit(table, "tflops_per_gpu", "peak_tflops")
-
-
-def _forward_flop(layers: int, hidden: int, sequence: int) -> float:
-    """Return the FLOP of one sample's forward pass through the layers' matrix products, a multiply-add counted as two.
-
-    A layer has 12·hidden² weights (four projections, two matrices of hidden × 4·hidden), each used once a token, and
-    two products of sequence × sequence × hidden in its attention.
-    """
-    return layers * (24.0 * hidden**2 * sequence + 4.0 * hidden * sequence**2)
 
 
 def memory(run: Run) -> pd.DataFrame:

@@ -205,19 +205,6 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
     }
 
 
-def stage_gains(run: Run) -> pd.DataFrame:
-    """Return, per precision of a training run, the times of an inner stage, forward_ms and backward_ms, and its bubble.
-
-    The bubble is the measured one, a share of the ranks' time.
-    """
-    bubbles = predictions(run).set_index("precision")["bubble_measured"]
-    rows = []
-    for precision, share in bubbles.items():
-        forward, backward, _ = _inner_times(times_of(measured_steps(run, precision=precision, mode="training")))
-        rows.append((precision, forward, backward, share))
-    return of_run(pd.DataFrame(rows, columns=["precision", "forward_ms", "backward_ms", "bubble"]), run)
-
-
 def _inner_times(times: Times) -> tuple[float, float, float]:
     """Return forward, backward and weight of an inner stage, as a formula for equal stages needs them (a mean).
 
