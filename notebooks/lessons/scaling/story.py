@@ -100,11 +100,12 @@ def _setting(row: pd.Series) -> str:
     return f"{int(row['ranks'])} × {int(row['gpu_batch'])}"
 
 
-def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFrame) -> Markdown:
-    """Say whether three ways of measuring an all-reduce agree; takes `exchange`, `beside_line`, `data_parallel`."""
+def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFrame, here: pd.DataFrame) -> Markdown:
+    """Say whether three ways of measuring an all-reduce agree; takes recorded tables: `exchange` and two beside it.
+
+    `here`: this run's `exchange`, which is judged beside them where it ran on several GPUs.
+    """
     several = table[table["ranks"] > 1]
-    if several.empty:
-        return verdict("One rank exchanges nothing.")
     names = {f"{way}_share": way for way in tables.WAYS} | {
         "alone_ms": "all-reduce alone, ms",
         "hidden_share": "of which hidden",
@@ -114,25 +115,27 @@ def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFr
     several = several.assign(over_line=line["over_line"].reindex(several.index))
     several = several.merge(data_parallel[[*tables.BY, "times"]], on=tables.BY, how="left")
     shown = several[["ranks", "gpu_batch", *names]].rename(columns=names)
+    summary = "Recorded shares of a step, the all-reduces alone, and DataParallel: one process for all GPUs"
+    judged = {fact(each, "source"): each for each in (table, here) if not fact(each, "small")}
+    return verdict(" ".join(filter(None, map(_ways_agree, judged.values()))), shown, summary=summary)
+
+
+def _ways_agree(table: pd.DataFrame) -> str:
+    several = table[table["ranks"] > 1]
+    if several.empty:
+        return ""
     row = several.loc[several["apart_points"].idxmax()]
-    summary = "Shares of a step, the all-reduces alone, and DataParallel: one process for all GPUs"
     points = f"{units.number(row['apart_points'], 2)} points of a step"
     if row["apart_points"] <= AGREE_POINTS:
-        return verdict(
-            f"**{place_name(table).capitalize()} the three ways agree within {points}.**", shown, summary=summary
-        )
+        return f"**{place_name(table).capitalize()} the three ways agree within {points}.**"
     most = max(tables.WAYS, key=lambda way: row[f"{way}_share"] if pd.notna(row[f"{way}_share"]) else -1.0)
-    return verdict(
-        f"**{place_name(table).capitalize()} the three ways differ by {points}** at worst. {_WHY[most]}",
-        shown,
-        summary=summary,
-    )
+    return f"**{place_name(table).capitalize()} the three ways differ by {points}** at worst: {_WHY[most]}."
 
 
 _WHY = {
-    "steps": "Two step times show most.",
-    "trace": "The trace shows most; its steps run under the profiler.",
-    "hooks": "Hooks show most; they count the wait for other ranks, too.",
+    "steps": "two step times show most",
+    "trace": "the trace shows most, and its steps run under the profiler",
+    "hooks": "hooks show most",
 }
 
 
@@ -174,15 +177,15 @@ def trained_alike(table: pd.DataFrame) -> Markdown:
         for row in table.to_dict("records")
     ]
     shown = pd.DataFrame(rows, columns=["training", "batch", "seconds", "% right, seed by seed"])
-    return verdict(_trained_alike(table), shown, summary="Every seed")
+    return verdict(f"{place_name(table).capitalize()}: {_trained_alike(table)}", shown, summary="Every seed")
 
 
 def _trained_alike(table: pd.DataFrame) -> str:
     if (table["test_percent"] < GUESSING + 5).all():
-        return "**No training learnt more than guessing**: so few steps show the code alone."
+        return "**no training learnt more than guessing**: so few steps show the code alone."
     trained = table.set_index("variant")
     if not {"reference", "large"} <= {*trained.index}:
-        return "This run lacks the large batch on all GPUs."
+        return "no training had the large batch on all GPUs."
     reference, large = trained.loc["reference"], trained.loc["large"]
     enough = min(reference["percents"]) / 2
     learnt = trained["percents"].map(lambda percents: [percent for percent in percents if percent >= enough])
@@ -190,12 +193,12 @@ def _trained_alike(table: pd.DataFrame) -> str:
     if count < large["seeds"]:
         below = count and max(learnt["large"]) < min(reference["percents"])
         end = " and stay below the reference" if below else ""
-        head = f"**With the large batch on all GPUs {count} of {large['seeds']} seeds learn{end}.**"
+        head = f"**with the large batch on all GPUs {count} of {large['seeds']} seeds learn{end}.**"
         if "no_warm_up" in trained.index and not learnt["no_warm_up"]:
-            head = f"**Without warm-up no seed learns. With it, {count} of {large['seeds']} do{end}.**"
+            head = f"**without warm-up no seed learns. With it, {count} of {large['seeds']} do{end}.**"
     else:
         off = f"{large['test_percent'] - reference['test_percent']:+.1f} points"
-        head = f"**The large batch on all GPUs ends {off} off the reference.**"
+        head = f"**the large batch on all GPUs ends {off} off the reference.**"
     if "one_gpu" not in trained.index:
         return head
     gained = units.times(trained.loc["one_gpu", "seconds"] / large["seconds"])

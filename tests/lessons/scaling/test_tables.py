@@ -88,16 +88,20 @@ def test_three_ways_agree_or_say_why_not(tmp_path):
         ("**Here the three ways differ by 25 points", "trace shows most"),
         "agree",
     )
-    said(agreed(communication_run(tmp_path / "alone", gpus=1)), "One rank exchanges nothing")
+    both = agreed(agree, here=communication_run(tmp_path / "here", gpus=2, trace=3.0)).data
+    assert "agree within 1.0 points" in both and "differ by 25 points" in both
+    alone = agreed(agree, here=communication_run(tmp_path / "alone", gpus=1))
+    said(alone, "agree within 1.0 points", "differ")
 
 
-def agreed(run, took_ms=0.5):
-    """Return the verdict on a made run, beside a made line of lab 09 by which its gradients take `took_ms`."""
+def agreed(run, took_ms=0.5, here=None):
+    """Return the verdict on a made run, and on one here, beside lab 09's made line: its gradients take `took_ms`."""
     rows = {"collective": ["all-reduce"], "backend": ["nccl"], "ranks": [4], "alpha_us": [0.0]}
     lines = pd.DataFrame(rows | {"beta_gb_per_s": [1.5 * 4 * 11_173_962 / took_ms * 1e3 / 1e9]})
     lines.attrs = {"source": "made", "small": False}
     exchanged = scaling.exchange(run)
-    return scaling.ways_agree(exchanged, scaling.beside_line(exchanged, lines), scaling.data_parallel(run))
+    beside, older = scaling.beside_line(exchanged, lines), scaling.data_parallel(run)
+    return scaling.ways_agree(exchanged, beside, older, scaling.exchange(here or run))
 
 
 def test_the_folded_table_has_lab_09s_line_and_data_parallel(tmp_path):
@@ -139,14 +143,14 @@ def test_every_seed_counts(tmp_path):
     assert len(table.loc["large", "percents"]) == table.loc["large", "seeds"] == 3
     said(scaling.trained_alike(table.reset_index()), ("all GPUs ends -9.8 points off", "4.0× as fast"), "seeds learn")
     some = scaling.accuracy(accuracy_run(tmp_path / "some", PERCENT | {"large": 10.0}))
-    said(scaling.trained_alike(some), "**With the large batch on all GPUs 0 of 3 seeds learn.**", "points off")
+    said(scaling.trained_alike(some), "Here: **with the large batch on all GPUs 0 of 3 seeds learn.**", "points off")
     low = scaling.accuracy(accuracy_run(tmp_path / "cold", PERCENT | {"large": 10.0, "no_warm_up": 10.0}))
-    said(scaling.trained_alike(low), "**Without warm-up no seed learns. With it, 0 of 3 do.**")
+    said(scaling.trained_alike(low), "**without warm-up no seed learns. With it, 0 of 3 do.**")
     low = scaling.accuracy(accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,)))
     said(scaling.trained_alike(low), "more than guessing", "as fast")
     alone = scaling.accuracy(accuracy_run(tmp_path / "one", PERCENT, gpus=1))
     assert alone["variant"].tolist() == ["reference", "one_gpu"]
-    said(scaling.trained_alike(alone), "lacks the large batch", "as fast")
+    said(scaling.trained_alike(alone), "no training had the large batch", "as fast")
 
 
 def test_goals_are_met_missed_or_open(tmp_path):

@@ -126,15 +126,12 @@ def test_learning_rates_are_judged(answer, fault):
 
 
 def test_a_symptom_names_its_bug():
-    right = {"variant": "right", "ranks": 2, "distinct": 1.0, "repeated": 0.0, "validated": 1.0, "rate_over_due": 1.0}
-    right |= {"first_s": 2.0, "later_s": 1.0, "claimed_s": 1.0}
+    right = {"variant": "right", "ranks": 2, "distinct": 1.0, "repeated": 0.0, "validated": 1.0}
     assert not verdict_of(right).faults
     wrong = {
         "no_sampler": {"distinct": 0.5},
         "no_set_epoch": {"repeated": 1.0},
         "one_shard": {"validated": 0.5},
-        "unscaled": {"rate_over_due": 0.5},
-        "first_epoch": {"claimed_s": 1.5},
     }
     for name, change in wrong.items():
         assert set(verdict_of(right | change).faults) == {name}

@@ -31,7 +31,7 @@ class EpochLoop:
 
     def __init__(self, worker: Worker, point: SimpleNamespace, *, rate: float = 0.01, alone: bool = False):
         self.point, self.device, self.tape = point, worker.device, Tape(worker.device)
-        self.watched, self.moments, self.highest_rate = False, [], 0.0
+        self.watched, self.moments = False, []
         group: dist.ProcessGroup | None = worker.state.groups[point.ranks]
         torch.manual_seed(point.seed)
         model: Any = ResNet(worker.plan.width, worker.plan.blocks, CLASSES, point.precision).to(worker.device)
@@ -98,6 +98,5 @@ class EpochLoop:
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the next step."""
-        self.highest_rate = max(self.highest_rate, rate)
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate

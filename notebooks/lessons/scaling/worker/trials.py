@@ -1,8 +1,7 @@
-"""A short training with its clock and its validation, right or with one of the lab's bugs in it."""
+"""A short training with its validation, right or with one of the lab's bugs in it."""
 
 from __future__ import annotations
 
-import time
 from statistics import fmean
 from types import SimpleNamespace
 
@@ -10,7 +9,6 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.worker.clocks import fence
 from labkit.worker.equality import gather_numbers
 from lessons.scaling import bugs
 from lessons.scaling.theory import BASE_RATE, scaled_rate
@@ -21,38 +19,28 @@ from lessons.scaling.worker.loop import EpochLoop
 
 
 def try_variant(worker: Worker, point: SimpleNamespace) -> None:
-    """Append one row: what the ranks trained on, validated on, with which learning rate, and which time they report.
+    """Append one row: what the ranks trained on, and how much of the test images their accuracy is made of.
 
     `distinct`: the share of an epoch's images, over all ranks, that differ. `repeated`: the share of the second epoch's
     that stood at the same place in the first. `validated`: the share of the test images behind the accuracy.
-    `rate_over_due`: the highest learning rate over that of the linear rule. `first_s` and `later_s`: the first epoch,
-    and the mean of the others; `claimed_s`: the time that is reported.
     """
     plan, group = worker.plan, worker.state.groups[point.ranks]
-    variant = bugs.VARIANTS[point.variant]
-    choice = {name: variant[name] for name in ("share", "reshuffle") if name in variant}
+    choice = {**bugs.VARIANTS[point.variant]}
+    one_shard = choice.pop("one_shard", False)
     loop, batches = EpochLoop(worker, point), make_feed(worker, point, **choice)
-    due = scaled_rate(point.batch, BASE_RATE, point.gpu_batch)
-    rate = BASE_RATE if variant.get("unscaled") else due
+    rate = scaled_rate(point.batch, BASE_RATE, point.gpu_batch)
     schedule = {"steps": plan.epochs * batches.steps, "warm_up_steps": batches.steps, "rate": rate}
-    orders, epoch_s = [], []
+    orders = []
     for epoch in range(plan.epochs):
         orders.append(gather_numbers(torch.tensor(batches.order(epoch)), point.ranks, group))
-        fence(group)
-        start = time.perf_counter()
         train_epoch(loop, batches, epoch, schedule)
-        epoch_s.append(fence(group) - start)
-    tested = _validation_count(worker, loop, point, bool(variant.get("one_shard")), group)
+    tested = _validation_count(worker, loop, point, one_shard, group)
     worker.record(
         entry="trial",
         iteration=0,
         distinct=len({*orders[0]}) / len(orders[0]),
         repeated=fmean(first == second for first, second in zip(orders[0], orders[1], strict=True)),
         validated=tested / len(worker.state.testing.labels),
-        rate_over_due=loop.highest_rate / due,
-        first_s=epoch_s[0],
-        later_s=fmean(epoch_s[1:]),
-        claimed_s=fmean(epoch_s if variant.get("first_epoch") else epoch_s[1:]),
     )
 
 
