@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ def _said_of_hiding(table: pd.DataFrame, costs: pd.DataFrame) -> str:
         return "this run lacks naive, a step that sends nothing, or a class that sends during backward."
     naive = rows.loc["naive"]
     if naive["longer_ms"] <= naive["spread_longer_ms"]:
-        return "naive adds no time beyond noise, so **this run cannot say how much backward hides.**"
+        longer = [_said_longer(rows, *pair) for pair in pairs if _gains(rows, *reversed(pair))]
+        tail = f" {listed(longer)}, beyond noise; why, it cannot say either." if longer else ""
+        return f"naive adds no time beyond noise, so **this run cannot say how much backward hides.**{tail}"
     added = f"naive adds {units.number(naive['longer_ms'], 2)} ms"
     if best := _most_hidden(rows):
         row, after = rows.loc[best], rows.loc[_AFTER[best]]
@@ -97,6 +100,11 @@ def _gains(rows: pd.DataFrame, name: str, after: str) -> bool:
     return _apart(rows.loc[after], rows.loc[name]) and rows.loc[name, "step_ms"] < rows.loc[after, "step_ms"]
 
 
+def _said_longer(rows: pd.DataFrame, name: str, after: str) -> str:
+    longer = units.number(rows.loc[name, "step_ms"] - rows.loc[after, "step_ms"], 2)
+    return f"*{NAMES[name]}* takes {longer} ms longer than *{NAMES[after]}*"
+
+
 def _apart(row: pd.Series, other: pd.Series) -> bool:
     return resolved(row["step_ms"], other["step_ms"], row["spread_step_ms"], other["spread_step_ms"])
 
@@ -120,7 +128,8 @@ def best_size(*runs: _Pair) -> Markdown:
 
     Of both this run comes first, as a pair, and then the recorded one.
     """
-    columns = ["run", "overhead_us", "gb_per_s", "residual", "optimum_mib", "tied_from_mib", "tied_to_mib"]
+    columns = ["run", "overhead_us", "gb_per_s", "limit_gb_per_s", "residual", "optimum_mib"]
+    columns += ["tied_from_mib", "tied_to_mib"]
     return verdict(_compared(runs, _said_of_sizes), _both(runs)[columns].round(2))
 
 
@@ -130,6 +139,9 @@ def _said_of_sizes(table: pd.DataFrame, fit: pd.DataFrame) -> str:
         return "too few bucket sizes were measured."
     line, span = fit.iloc[0], _span(fit)
     fastest = f"**fastest within noise: {span}**"
+    if line["limit_gb_per_s"] < line["gb_per_s"] < math.inf:
+        limit = units.number(line["limit_gb_per_s"], 3)
+        return f"{fastest}. The formula finds no best size: its w is above the links' {limit} GB/s."
     if pd.isna(line["optimum_mib"]):
         return f"{fastest}. The formula finds no best size: it lacks one of its costs."
     below = rows["mean_mib"][rows["mean_mib"] < line["tied_from_mib"]].max()

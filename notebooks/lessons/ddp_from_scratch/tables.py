@@ -257,8 +257,8 @@ def overhead(run: Run) -> pd.DataFrame:
     Columns: overhead_us (o), gb_per_s (w), residual (largest relative error), optimum_mib (√(s·w·o)), optimum_buckets,
     optimum_ms; best_mib, the mean of the fastest size; tied_from_mib and tied_to_mib, the smallest and largest mean
     that differ from it by no more than noise; `identified`: smaller and larger sizes than these were measured and are
-    slower. If the fit has o = 0 or an infinite w there is no optimum (NaN). Empty if fewer than three sizes were
-    measured.
+    slower. There is no optimum (NaN) if the fit has o = 0, or a w that is infinite or above `limit_gb_per_s`, an
+    all-reduce's most bytes per second over the GPU's links. Empty if fewer than three sizes were measured.
     """
     table = buckets(run)
     total, line = fact(table, "total_mib"), _line(table, fact(table, "total_mib"))
@@ -266,12 +266,15 @@ def overhead(run: Run) -> pd.DataFrame:
     rows = []
     if line:
         best, tied = ours.loc[ours["step_ms"].idxmin()], ours[ours["tied"]]
-        optimum = line.best_bytes(total * MIB) / MIB
+        limit = _link_limit_gb_per_s(run)
+        impossible = line.bytes_per_s / 1e9 > limit * (1 + limits.RESOLUTION)
+        optimum = math.nan if impossible else line.best_bytes(total * MIB) / MIB
         ends = ours["mean_mib"].agg(["min", "max"]).tolist()
         rows.append(
             {
                 "overhead_us": 1e6 * line.call_s,
                 "gb_per_s": line.bytes_per_s / 1e9,
+                "limit_gb_per_s": limit,
                 "residual": line.residual,
                 "optimum_mib": optimum,
                 "optimum_buckets": total / optimum,
@@ -282,9 +285,16 @@ def overhead(run: Run) -> pd.DataFrame:
                 "identified": not set(ends) & set(tied["mean_mib"]),
             }
         )
-    columns = ["overhead_us", "gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms"]
+    columns = ["overhead_us", "gb_per_s", "limit_gb_per_s", "residual", "optimum_mib", "optimum_buckets", "optimum_ms"]
     columns += ["best_mib", "tied_from_mib", "tied_to_mib", "identified"]
     return of_run(pd.DataFrame(rows, columns=columns), run, total_mib=total)
+
+
+def _link_limit_gb_per_s(run: Run) -> float:
+    """Return the most bytes per second that an all-reduce can average; NaN where no limit is known."""
+    ranks = run.plan.gpus
+    bus = limits.bus_bandwidth_limit(run.datasheet, ranks, "any") if ranks > 1 else None
+    return math.nan if bus is None else bus * ranks / (2 * (ranks - 1))
 
 
 def curve(run: Run) -> pd.DataFrame:

@@ -38,7 +38,8 @@ def test_all_right(tmp_path):
             "hides nothing beyond noise.** Fewer calls save: *flat*",
         ),
         ({"none": 90, "naive": 130, "overlapped": 115, "bucketed": 120}, 10, "hides nothing beyond noise.**"),
-        ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "naive adds no time beyond noise"),
+        ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "cannot say how much backward hides.**"),
+        ({"none": 90, "naive": 95, "overlapped": 153, "bucketed": 100}, 10, "*overlapped* takes 58 ms longer than"),
     ],
 )
 def test_how_much_backward_hides(tmp_path, step_ms, noise, part):
@@ -76,6 +77,7 @@ def test_what_is_sent_early(tmp_path):
         ({"line": Overhead(0.096, 2e-7, 1e14)}, "23 to 3 811 MiB**"),
         ({"line": Overhead(0.096, 2e-5, float("inf"))}, "to 3 811 MiB**. The formula finds no best size"),
         ({"line": Overhead(0.096, 0.0, 2e11)}, "finds no best size"),
+        ({"line": Overhead(0.096, 1e-4, 1.4e12)}, "no best size: its w is above the links' 478 GB/s"),
         ({"buckets_mb": (10, 100)}, "too few bucket sizes"),
     ],
 )
