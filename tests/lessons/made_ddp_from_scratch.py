@@ -102,8 +102,6 @@ def trial_run(folder, **wrong) -> Run:
         "entry": "trial",
         "error": 1e-7,
         "later_error": 1e-7,
-        "ratio": 1.0,
-        "start_apart": 0.0,
         "collectives": len(sizes),
         "sizes_bytes": sizes,
         "before_last_gradient": len(sizes) - 1,

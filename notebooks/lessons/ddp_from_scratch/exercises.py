@@ -21,9 +21,7 @@ from lessons.ddp_from_scratch.tables import symptoms
 SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
     "one_rank": "gradients are added up on rank 0 only; the other ranks keep something else",
     "one_bucket": "the bucket size is ignored: everything is sent after backward, in one call",
-    "undivided": "the ranks' gradients are added up and never divided by the number of ranks",
     "unwaited": "finish() returns while gradients are still being sent",
-    "no_first_broadcast": "the ranks start with different weights and never become equal",
 }
 SETTINGS = {  # the weights in each bucket, then the weights in the order in which their gradients arrive
     "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
@@ -89,15 +87,8 @@ _TOLERANCE = 1e-3  # of the gradients' length, in float32
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one variant's symptoms, with a sentence per fault."""
     faults: dict[str, str] = {}
-    ranks, worst = row["ranks"], units.percent(row["error_worst"])
-    if row["start_apart"] > 0:
-        faults["no_first_broadcast"] = (
-            f"before the first step a rank's weights differ from rank 0's by up to "
-            f"{units.number(row['start_apart'], 2)}: rank 0's weights were not sent"
-        )
-    elif abs(row["ratio"] - ranks) < 0.05 * ranks:
-        faults["undivided"] = f"gradients are {units.number(row['ratio'])}× the mean, one for each rank: they are a sum"
-    elif row["error_worst"] > _TOLERANCE >= row["error_later"]:
+    worst = units.percent(row["error_worst"])
+    if row["error_worst"] > _TOLERANCE >= row["error_later"]:
         faults["unwaited"] = (
             f"gradients are {worst} off when finish() returns and right a moment later: finish() does not wait"
         )
@@ -250,11 +241,7 @@ _CODES = with_bugs(
     {
         "one_rank": [("all_reduce(bucket.flat, async_op=True)", "reduce(bucket.flat, dst=0, async_op=True)")],
         "one_bucket": [("fill(weights, bucket_mb)", "fill(weights, inf)")],
-        "undivided": [("        bucket.flat /= ranks\n", "")],
         "unwaited": [("        for work in self.sending:\n            work.wait()\n", "")],
-        "no_first_broadcast": [
-            ("        for weight in model.parameters():\n            broadcast(weight, src=0)\n", "")
-        ],
     },
 )
 suspects, diagnose, show_suspects = line_up("ddp_from_scratch", SYMPTOMS, symptoms, verdict_of, _CODES)

@@ -182,9 +182,8 @@ def cases(run: Run) -> pd.DataFrame:
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per variant: how far its gradients are from the right ones, and what it sent.
 
-    Columns: variant, ranks; error_rank_0, error_worst (the largest of all ranks) and error_later (the largest when
-    everything has arrived); ratio, rank 0's gradients along the right ones; start_apart, the largest difference of a
-    weight from rank 0's before the step; collectives (calls) and expected ones; largest_mib of a call; bucket_mb; and
+    Columns: variant; error_rank_0, error_worst (the largest of all ranks) and error_later (the largest when
+    everything has arrived); collectives (calls) and expected ones; largest_mib of a call; bucket_mb; and
     before_last_gradient, the calls made before the last gradient was computed.
     """
     plan = run.plan
@@ -195,12 +194,9 @@ def symptoms(run: Run) -> pd.DataFrame:
         parts.append(
             {
                 "variant": variant,
-                "ranks": int(first["ranks"]),
                 "error_rank_0": first["error"],
                 "error_worst": group["error"].max(),
                 "error_later": group["later_error"].max(),
-                "ratio": first["ratio"],
-                "start_apart": group["start_apart"].max(),
                 "collectives": int(first["collectives"]),
                 "expected": len(messages(plan.model, "bucketed", first["bucket_mb"])),
                 "largest_mib": max(first["sizes_bytes"]) / MIB,

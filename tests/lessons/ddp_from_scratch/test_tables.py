@@ -136,12 +136,10 @@ def test_one_fault_on_one_rank_is_enough(tmp_path, wrong):
 
 
 def test_symptoms_are_the_worst_ranks_beside_rank_0s(tmp_path):
-    run = trial_run(tmp_path / "run", error=0.6, later_error=0.5, start_apart=0.1, ratio=0.5)
+    run = trial_run(tmp_path / "run", error=0.6, later_error=0.5)
     (row,) = ddp_from_scratch.symptoms(run).to_dict("records")
     assert (row["error_rank_0"], row["error_worst"], row["error_later"]) == (1e-7, 0.6, 0.5)
-    assert (row["start_apart"], row["ratio"]) == (0.1, 1.0)
     assert row["collectives"] == row["expected"] > 5
-    assert row["ranks"] == 2
 
 
 def test_a_goal_inside_the_spread_is_open(tmp_path):

@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn import functional
 
 from labkit.engine.worker import Worker
-from labkit.worker.equality import ratio_along
 from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
 from lessons.ddp_from_scratch.worker.replicas import Bucketed
 
@@ -179,13 +178,6 @@ class OneBucket(Bucketed):
         return [self.weights[::-1]]
 
 
-class Undivided(Bucketed):
-    """Adds the gradients up and does not divide."""
-
-    def average(self, tensor: torch.Tensor) -> Any:
-        return dist.all_reduce(tensor, group=self.group, async_op=True)
-
-
 class Unwaited(Bucketed):
     """Returns from `finish` as soon as everything has been sent."""
 
@@ -193,20 +185,11 @@ class Unwaited(Bucketed):
         self.send_rest()
 
 
-class NoFirstBroadcast(Bucketed):
-    """Leaves every rank the weights that it was made with."""
-
-    def copy_start(self) -> None:
-        pass
-
-
 VARIANTS = {
     "right": Bucketed,
     "one_rank": OneRank,
     "one_bucket": OneBucket,
-    "undivided": Undivided,
     "unwaited": Unwaited,
-    "no_first_broadcast": NoFirstBroadcast,
 }
 
 
@@ -214,8 +197,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, refere
     """Append a row of one backward of `model` under a variant; `reference` is the same model with rank 0's weights.
 
     `error`: length of the gradients' difference over that of the right ones, when `finish` returns; `later_error`: the
-    same when everything has arrived; `ratio`: the gradients' component along the right ones, in lengths of these;
-    `start_apart`: largest difference of a weight from rank 0's before the step; and what `IssueOrder` notes of it.
+    same when everything has arrived; and what `IssueOrder` notes of it.
     """
     generator = torch.Generator().manual_seed(point.seed)
     shape = (worker.gpus, worker.plan.samples, worker.plan.sequence + 1)
@@ -223,7 +205,6 @@ def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, refere
     reference(tokens.flatten(0, 1)[:, :-1], tokens.flatten(0, 1)[:, 1:]).backward()
     right_gradients = _gradients(reference)
     wrapped = VARIANTS[point.variant](model, point.bucket_mb)
-    start_apart = difference_from_rank_0(list(model.parameters()))
     gradients = []
 
     def forward() -> torch.Tensor:
@@ -242,8 +223,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, model: nn.Module, refere
     gradients.append(_gradients(model))
     wrapped.close()
     error, later_error = (relative_difference([(gradient, right_gradients)]) for gradient in gradients)
-    measured = {"error": error, "later_error": later_error, "ratio": ratio_along(gradients[0], right_gradients)}
-    worker.record(entry="trial", iteration=0, **measured, start_apart=start_apart, **sent)
+    worker.record(entry="trial", iteration=0, error=error, later_error=later_error, **sent)
 
 
 def _gradients(model: nn.Module) -> torch.Tensor:

@@ -35,11 +35,7 @@ class Replicas(nn.Module):
         self.used_work: Any = None  # the last all-reduce of the flags that say which weights were used
         self.weights = [weight for weight in module.parameters() if weight.requires_grad]  # a tied weight is here once
         self.ranks = dist.get_world_size(group)
-        self.copy_start()
-
-    def copy_start(self) -> None:
-        """Start every rank with the weights and buffers of rank 0."""
-        self.copy_from_rank_0([*self.module.parameters(), *self.module.buffers()])
+        self.copy_from_rank_0([*module.parameters(), *module.buffers()])  # all ranks start alike
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
         return self.module(*inputs, **named_inputs)
