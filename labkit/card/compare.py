@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labkit.card.cards import FILE, Card, CardError, Row, conditions_of_all
 from labkit.card.history import find_card, history
-from labkit.card.verdicts import FENCE, percent_text
+from labkit.card.verdicts import fences, percent_text
 from labkit.engine.run_folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
@@ -61,8 +61,8 @@ def _pairs(first: Card, second: Card) -> list[tuple[Row, Row]]:
 
 def _change(a: Row, b: Row) -> Change:
     low, middle, high = (float(value or 0) for value in (a.low, a.value, a.high))
-    rises, reach = float(b.value or 0) >= middle, FENCE * (high - low)
-    edge = high + reach - middle if rises else middle - low + reach
+    lowest, highest = fences(low, middle, high)
+    edge = highest - middle if float(b.value or 0) >= middle else middle - lowest
     half_of_spread = (float(b.high or 0) - float(b.low or 0)) / 2
     percent = 100 * (float(b.value or 0) / middle - 1) * (-1 if a.better == LOWER else 1)
     return Change(a, b, percent, 100 * (edge + half_of_spread) / middle)

@@ -1,9 +1,10 @@
 """What a key figure says of the node: sound, below the reference, impossible, not comparable, or not measured.
 
 The threshold is the recorded reference's own spread, as Tukey's fence draws it ("Exploratory Data Analysis", 1977): a
-repeat farther than 1.5 interquartile ranges outside of the quartiles is an outlier. A node whose median, with half of
-its own spread, lies beyond that fence on the worse side is below the reference. Where several recorded runs show the
-figure, the fence goes around all of them.
+repeat farther than 1.5 interquartile ranges outside of the quartiles is an outlier. Repeats of one process may agree to
+a thousandth, while clocks resolve two percent: the fence stands at least that far from the median. A node whose median,
+with half of its own spread, lies beyond that fence on the worse side is below the reference. Where several recorded
+runs show the figure, the fence goes around all of them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ FENCE = 1.5
 HEAT = "temperature"  # among the reasons of labkit.node.comparability
 THRESHOLD = (
     "A figure is below the reference where its median, with half of its own spread, lies beyond the fence of the "
-    f"recorded repeats: their quartiles and {FENCE:g} interquartile ranges more (Tukey's rule for outliers). "
-    f"It is impossible where it exceeds the datasheet's limit by more than {100 * RESOLUTION:g} %."
+    f"recorded repeats: their quartiles and {FENCE:g} interquartile ranges more (Tukey's rule for outliers), and at "
+    f"least {100 * RESOLUTION:g} % from their median. It is impossible where it exceeds the datasheet's limit by more "
+    f"than {100 * RESOLUTION:g} %."
 )
 
 
@@ -42,10 +44,15 @@ class FigureVerdict:
     percent: float = math.nan
 
 
-def outlier_fence(reading: Reading, better: str) -> float:
-    """Return the worst value that is no outlier among the reading's repeats."""
-    reach = FENCE * (reading.high - reading.low)
-    return reading.high + reach if better == LOWER else reading.low - reach
+def fences(low: float, median: float, high: float) -> tuple[float, float]:
+    """Return the lowest and the highest value that are no outliers among repeats with these quartiles."""
+    reach = FENCE * (high - low)
+    return min(low - reach, median * (1 - RESOLUTION)), max(high + reach, median * (1 + RESOLUTION))
+
+
+def _worst_sound(reading: Reading, better: str) -> float:
+    lowest, highest = fences(reading.low, reading.value, reading.high)
+    return highest if better == LOWER else lowest
 
 
 def judge(
@@ -68,7 +75,7 @@ def judge(
     percent = _worse_by(figure, here, nearest)
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
-    if not all(side * at_best > side * outlier_fence(reading, figure.better) for reading in same):
+    if not all(side * at_best > side * _worst_sound(reading, figure.better) for reading in same):
         return FigureVerdict(SOUND, SOUND, nearest, percent)
     if disturbed_by := disturbance(here, nearest):
         return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {disturbed_by}", nearest, percent)

@@ -32,7 +32,7 @@ def report(tmp_path):
 
 @pytest.mark.parametrize(
     ("second", "kind"),
-    [(392.0, "within noise"), (394.0, "within noise"), (395.5, "better"), (384.0, "worse"), (386.0, "within noise")],
+    [(392.0, "within noise"), (398.5, "within noise"), (399.5, "better"), (380.5, "worse"), (381.5, "within noise")],
 )
 def test_a_change_is_told_where_it_leaves_the_fence_of_the_first(second, kind):
     (one,) = changes(card(reading()), card(reading(value=second)))
