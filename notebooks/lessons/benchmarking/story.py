@@ -74,12 +74,14 @@ def faster_units(table: pd.DataFrame) -> Markdown:
     shown = pd.DataFrame({"model": wide.index, "float32 ms": wide["float32"].to_numpy()})
     for precision in wide.columns.drop("float32"):
         shown[f"times as fast in {PRECISION_NAMES[precision]}"] = gains[precision].to_numpy()
-    lost = [f"`{model}`" for model, gain in gains["autocast"].items() if gain < _GAIN]
-    verb = "slower" if gains["autocast"][gains["autocast"] < _GAIN].max() < 1 / _GAIN else "no gain"
-    most = f"up to {units.times(gains['autocast'].max())} as fast {place_name(table)}"
-    if len(lost) == len(gains):
+    gain = gains["autocast"]
+    slower = [f"`{model}`" for model in gain.index[gain < 1 / _GAIN]]
+    alike = [f"`{model}`" for model in gain.index[(gain >= 1 / _GAIN) & (gain < _GAIN)]]
+    if len(slower) + len(alike) == len(gain):
         return verdict("**bfloat16 makes no step faster.**", shown)
-    return verdict(f"bfloat16 makes a step {most}{f'; **{verb} in {listed(lost)}**' if lost else ''}.", shown)
+    lost = [f"{what} in {listed(models)}" for what, models in (("slower", slower), ("no gain", alike)) if models]
+    most = f"up to {units.times(gain.max())} as fast {place_name(table)}"
+    return verdict(f"bfloat16 makes a step {most}{f'; **{listed(lost)}**' if lost else ''}.", shown)
 
 
 def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -97,7 +99,10 @@ def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     gains = (
         f"{units.times(first['launches'])} as fast without launches; fusion then gains {units.times(first['fusion'])}"
     )
-    return verdict(f"**{where} {sizes} launch-bound when eager, in bfloat16.** `{first['model']}` is {gains}.", shown)
+    longer = [f"`{row.model}`" for row in rows.itertuples() if row.compiling < 1 / _GAIN]
+    tail = f" Compiling without graphs makes {listed(longer)} slower." if longer else ""
+    sentence = f"**{where} {sizes} launch-bound when eager, in bfloat16.** `{first['model']}` is {gains}.{tail}"
+    return verdict(sentence, shown)
 
 
 def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:

@@ -313,8 +313,12 @@ def limits_at_scale(table: pd.DataFrame) -> Markdown:
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
-    """Return the lesson's rules, each with what it is worth by the runs of each plan, here and recorded."""
-    return one_minute(_RULES, here=here, recorded=recorded)
+    """Return the lesson's rules, each with what it is worth by the runs of each plan, here and recorded.
+
+    Where recorded runs stood in for some of this node's, there is no column for them.
+    """
+    ran = {} if any(run.recorded for run in here.values()) else {"here": here}
+    return one_minute(_RULES, **ran, recorded=recorded)
 
 
 def _two_lines(runs: Mapping[str, Run]) -> str | None:

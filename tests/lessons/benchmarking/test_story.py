@@ -38,7 +38,11 @@ def test_a_slow_first_iteration_moves_the_mean_and_not_the_median(make):
 
 def test_bfloat16_gains_where_the_gpu_is_the_limit(make):
     said(lab.faster_units(lab.steps(make(steps_run, host_us=0.1))), "as fast here", "no gain")
-    said(lab.faster_units(lab.steps(make(steps_run, host_us=50.0))), "no gain in `small`")
+    alike = lab.steps(make(steps_run, host_us=50.0))
+    said(lab.faster_units(alike), "no gain in `small`, `medium`", "slower")
+    small = (alike["model"] == "small") & (alike["precision"] == "autocast")
+    slower = alike.assign(ms=alike["ms"].where(~small, 1.3 * alike["ms"]))
+    said(lab.faster_units(slower), "slower in `small` and no gain in `medium`, `large` and `xl`")
     said(lab.faster_units(lab.steps(make(steps_run, host_us=900.0))), "makes no step faster")
 
 
@@ -46,7 +50,10 @@ def test_modes_tell_launches_from_fusion(make):
     run, fast, small = make(steps_run), make(steps_run, host_us=0.1), make(steps_run, **CPU)
     bound = "`small`, `medium`, `large` and `xl` are launch-bound"
     for here in (run, small):  # a run without CUDA graphs leaves the word to the recorded one
-        said(lab.launches_or_fusion(lab.modes(here), lab.modes(run)), (bound, "fusion then gains 1.4×"))
+        said(lab.launches_or_fusion(lab.modes(here), lab.modes(run)), (bound, "fusion then gains 1.4×"), "slower")
+    modes = lab.modes(run)
+    slow = modes.assign(compiling=modes["compiling"].where(modes["model"] != "2.7b", 0.8))
+    said(lab.launches_or_fusion(slow, slow), "Compiling without graphs makes `2.7b` slower")
     said(lab.launches_or_fusion(lab.modes(fast), lab.modes(run)), "no size is launch-bound", "`small` is")
 
 

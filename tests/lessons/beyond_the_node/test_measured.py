@@ -8,6 +8,7 @@ import pytest
 from figures import checked
 
 from labkit.engine.errors import PlanError
+from labkit.engine.recordings import replay
 from labkit.provenance import made_from
 from labkit.tables.goals import scorecard_of
 from lessons import beyond_the_node as lab
@@ -177,6 +178,8 @@ def test_one_minute_says_what_each_run_shows(messages, steps, folder):
     runs = {"messages": messages, "strategies": steps, "localsteps": made.local_run(folder / "minute")}
     said = lab.in_one_minute(runs, runs).data
     assert "not measured" not in said and "16× fewer bytes with one exchange in 16 steps" in said
+    kept = {name: replay(path) for name, path in lab.RECORDED.items()}
+    assert "| here |" in said and "| here |" not in lab.in_one_minute(kept, kept).data
 
 
 def test_every_chart_draws(messages, steps, folder):
