@@ -244,7 +244,8 @@ def _change(table: pd.DataFrame, strategy: str) -> str:
     if saved.min() < 0 < saved.max():
         return "less time with some numbers of micro-batches, more with others"
     if not row["resolved"]:
-        return _SAME
+        fewer = "" if saved.empty else f", but {'less' if saved.max() > 0 else 'more'} with fewer micro-batches"
+        return f"{_SAME}{fewer}"
     share = units.percent(abs(row["saved_ms"]) / row["step_ms_every"])
     return f"{share} {'less' if row['saved_ms'] > 0 else 'more'} time"
 

@@ -48,7 +48,7 @@ CPU = held(("ddp", 32, 16, NAN), small=True)
         (
             GOOD,
             GOOD,
-            ("At most 2.0 % of a recorded peak, 200 MiB, is missing in the ledger**; here at most 2.0 %",),
+            ("At most 2.0 % of a recorded peak is missing in the ledger**; here at most 2.0 %",),
             "not",
         ),
         (BAD, GOOD, ("here 20 % is not",), "here at most"),

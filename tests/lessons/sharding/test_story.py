@@ -200,6 +200,7 @@ def accumulated(*rows):
         ((("ddp", 400.0, 20.0, True), ("fsdp_full", 400.0, 2.0, False)), "FSDP full takes the same time within noise"),
         ((("ddp", 40.0, -3.0, True), ("ddp", 400.0, 20.0, True)), "some numbers of micro-batches, more with others"),
         ((("ddp", 40.0, -3.0, False), ("ddp", 400.0, 20.0, True)), "DDP takes 5.0 % less time"),
+        ((("ddp", 280.0, -58.0, True), ("ddp", 800.0, 24.0, False)), "within noise, but more with fewer micro-batches"),
         ((("ddp", 400.0, 20.0, False),), "4 micro-batches, every strategy takes the same time within noise"),
     ],
 )
