@@ -4,17 +4,15 @@ from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micr
 from lessons.pipeline.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.pipeline.exercises import why_streams_gain
 from lessons.pipeline.explorer import explore
-from lessons.pipeline.plan import AsReported, Gpus, Layers, MicroBatches, Schedules, Splits, Trial
+from lessons.pipeline.plan import AsReported, Gpus, MicroBatches, Schedules, Splits, Trial
 from lessons.pipeline.story import best_counts, bubbles_met, first_entries, in_one_minute, memory_falls
 from lessons.pipeline.story import receives_matter, reports_model, same_result, splits_cost, streams_gain
-from lessons.pipeline.tables.forecast import parts, split_forecast, splits_ranked
+from lessons.pipeline.tables.forecast import split_forecast
 from lessons.pipeline.tables.throughput import as_reported, equality, memory, speedups, symptoms, throughput
 from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues
 from lessons.pipeline.theory.queues import RANK as ONE_QUEUE
 
-RECORDED = {
-    name: f"h200x4/pipeline/{name}" for name in ("gpus", "layers", "microbatches", "schedules", "splits", "trial")
-}
+RECORDED = {name: f"h200x4/pipeline/{name}" for name in ("gpus", "microbatches", "schedules", "splits", "trial")}
 KEPT_ACTIVATIONS = "h200x2/pipeline/kept"
 TWO_GPUS = "h200x2/pipeline/microbatches2"
 AS_REPORTED = "h200x2/pipeline/asreported"

@@ -191,19 +191,6 @@ class AsReported(BertPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers(BertPlan):
-    """No pipeline: what one layer, the embedding and the head take alone, forward and backward, and one transfer."""
-
-    SMALL: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
-
-    counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for count in self.counts:
-            yield {"micro_batches": count, "precision": self.precision}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Trial(BertPlan):
     """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs.
 

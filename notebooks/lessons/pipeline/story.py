@@ -165,8 +165,8 @@ def _best(rows: pd.DataFrame) -> tuple[int, str, str]:
     return int(best), listed(tied) if tied else "none", units.number(rate)
 
 
-def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame, ranked: pd.DataFrame) -> Markdown:
-    """Say what the uneven split costs, and whether its forecast came true; takes `split_forecast`s, `splits_ranked`."""
+def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say what the uneven split costs, and whether its forecast came true; takes `split_forecast`s."""
     rows = _both(here, recorded)
     rows = rows[rows["ratio"] != 1]
     names = {"run": "run", "split": "split", "ratio": "measured, × even split", "forecast_ratio": "forecast, ×"}
@@ -176,10 +176,10 @@ def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame, ranked: pd.DataFrame
     if fact(here, "source") != fact(recorded, "source"):
         error = here.loc[here["split"] != fact(here, "even"), "error"].iloc[0]
         true += f", here it {_forecast_is(error)}"
-    first = "the even one" if ranked["split"].iloc[0] == fact(recorded, "even") else "another one"
+    fastest = "the even one" if fact(recorded, "fastest") == fact(recorded, "even") else "another one"
     sentence = (
         f"**The uneven split takes {units.number(uneven['ratio'])} times the even one's step** (recorded training); "
-        f"{true}. Of all {len(ranked)} splits the simulator finds {first} fastest."
+        f"{true}. Of all {fact(recorded, 'splits')} splits the simulator finds {fastest} fastest."
     )
     return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
 

@@ -1,6 +1,5 @@
 """Lab 03's claims: each figure and verdict, and that other published figures change the verdict."""
 
-import pandas as pd
 import pytest
 
 from labkit import claims as all_claims
@@ -38,11 +37,6 @@ def test_figures_and_verdicts():
 
 
 def test_the_reasons_figures():
-    parts = pipeline.parts(replay(pipeline.RECORDED["layers"])).query("micro_batches == 4").set_index("part")
-    layers = 3 * parts["forward_ms"]["layer"]
-    ends = parts["forward_ms"][["embedding", "head"]]
-    stages = pd.Series([layers + ends["embedding"], layers, layers, layers + ends["head"]])
-    assert stages.std(ddof=0) / stages.mean() == pytest.approx(0.015, abs=5e-4)
     seeds = published("pipeline_ranks")
     assert seeds["samples_per_second"].max() / 12.366 < 1, "the best seed is slower than three GPUs, too"
     assert seeds.groupby("rank")["peak_bytes"].std().max() < 1e-6 * seeds["peak_bytes"].mean()

@@ -24,7 +24,6 @@ FOUR = {"device": "cuda", "gpus": 4}
         (pipeline.Gpus, {"modes": ("backward",)}, "mode='backward' is not known; it is one of streaming,"),
         (pipeline.MicroBatches, {"counts": (5,)}, "do not divide the batch of 64; these do: 1, 2, 4, 8, 16, 32, 64"),
         (pipeline.MicroBatches, {"counts": (0,)}, "micro_batches=0 do not divide"),
-        (pipeline.Layers, {"counts": (3,)}, "micro_batches=3 do not divide"),
         (pipeline.Schedules, {"chunks": 2}, "12 layers do not divide into 8 equal stages"),
         (pipeline.Schedules, {"counts": (2,)}, "1F1B needs at least one per rank, 4"),
         (pipeline.Schedules, {"schedules": ("dualpipe",)}, "schedule='dualpipe' is not known"),

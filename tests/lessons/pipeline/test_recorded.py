@@ -6,7 +6,7 @@ import pytest
 from figures import drawn
 
 from labkit.engine.recordings import replay
-from labkit.provenance import of_source
+from labkit.provenance import fact, of_source
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from lessons import pipeline
@@ -29,9 +29,9 @@ def test_predictions_and_forecasts(runs):
     assert (table.loc[["gpipe", "1f1b"], "residual"].abs() < 0.05).all()
     assert (table["in_flight"] == table["in_flight_simulated"]).all()
     assert (table["skew_us"] < 100).all()
-    uneven = pipeline.split_forecast(runs["splits"]).set_index("split").loc["6-2-2-2"]
-    assert abs(uneven["error"]) < 0.05
-    assert pipeline.splits_ranked(pipeline.parts(runs["layers"]), 4)["split"].iloc[0] == "3-3-3-3"
+    cuts = pipeline.split_forecast(runs["splits"])
+    assert abs(cuts.set_index("split").loc["6-2-2-2"]["error"]) < 0.05
+    assert (fact(cuts, "fastest"), fact(cuts, "splits")) == ("3-3-3-3", 165)
 
 
 def test_the_queue_explains_interleaved_and_nothing_is_fitted(runs):
@@ -83,7 +83,6 @@ def test_forward_passes_keep_activations_without_no_grad():
 
 def test_scorecard(runs):
     cards = {name: scorecard_of(run) for name, run in runs.items()}
-    assert cards["layers"].empty
     missed = [row.target for card in cards.values() for row in card.itertuples() if not row.met]
     assert missed == []
 

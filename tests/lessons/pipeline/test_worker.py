@@ -92,12 +92,3 @@ def test_dropout_changes_the_loss_and_plain_attention_does_not():
         assert changed.max() > 1e-6, "masks are drawn anew each time: only rounding is smaller"
     measured, _ = pipeline.gantt(run, mode="training", attention="plain", dropout=0.1)
     assert len(measured[measured["kind"] == "F"]) == 2 * 4, "the spans of one setting, not of all"
-
-
-def test_parts_forecast_any_split():
-    run = launch(pipeline.Layers.small(**TINY | {"batch": 8}), progress=False)
-    parts = pipeline.parts(run)
-    assert set(parts["part"]) == {"embedding", "layer", "head", "transfer"}
-    ranked = pipeline.splits_ranked(parts, 2)
-    assert ranked["times_best"].is_monotonic_increasing
-    assert set(ranked["split"]) == {"1-3", "2-2", "3-1"}

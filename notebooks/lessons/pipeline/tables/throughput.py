@@ -31,7 +31,7 @@ def throughput(run: Run) -> pd.DataFrame:
     batch = run.plan.batch
     table["samples_per_s"] = 1e3 * batch / table["step_ms"]
     table["spread_samples_per_s"] = table["samples_per_s"] * table["spread_step_ms"] / table["step_ms"]
-    return of_run(table, run, batch=batch, layers=run.plan.layers)
+    return of_run(table, run, batch=batch)
 
 
 def memory(run: Run) -> pd.DataFrame:

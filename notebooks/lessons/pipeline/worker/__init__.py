@@ -13,10 +13,10 @@ from labkit.theory.sizes import MIB
 from labkit.worker.clocks import Clock, fence
 from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import set_precision
-from lessons.pipeline.plan import Layers, Trial
+from lessons.pipeline.plan import Trial
 from lessons.pipeline.theory.schedules import layers_of
 from lessons.pipeline.worker.pipe import Pipe
-from lessons.pipeline.worker.trials import time_parts, try_variant
+from lessons.pipeline.worker.trials import try_variant
 
 _TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
 _MOST_TRACED = {
@@ -30,9 +30,7 @@ _MOST_TRACED = {
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point; ranks that the point leaves out go on, and wait where all points end."""
     set_precision(point.precision)
-    if isinstance(worker.plan, Layers):
-        time_parts(worker, point)
-    elif worker.rank < point.ranks:
+    if worker.rank < point.ranks:
         (try_variant if isinstance(worker.plan, Trial) else _run_point)(worker, point, worker.state[point.ranks])
     gc.collect()
     if worker.device.type == "cuda":
