@@ -270,7 +270,7 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
 def _visible_devices(run: Run) -> dict[str, str]:
     """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones.
 
-    Processes that stand in for GPUs see none: parts of torch, such as PowerSGD's hook, wait for a GPU that they see.
+    Processes that stand in for GPUs see none: parts of torch wait for a GPU that they see, such as some of DDP's hooks.
     """
     gpus = run.node.gpus[: run.plan.gpus]
     if gpus != node.here().gpus[: run.plan.gpus]:

@@ -14,7 +14,6 @@ from labkit.plans import TrainingPlan
 from labkit.theory.gpt import VOCABULARY, gpt
 from labkit.theory.shapes import Model
 
-OPTIONS = ("", "recomputed", "float16 gradients", "PowerSGD")
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
     "float32": {"micro_batch": 0},
@@ -216,35 +215,6 @@ class AsReported(GptPlan):
             micro_batch = min(self.micro_batch, self.batch // ranks)
             batch = self.batch - self.batch % (ranks * micro_batch)
             yield self.setting(strategy, ranks, micro_batch=micro_batch, batch=batch, **plain) | {"load": "report"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Losses(GptPlan):
-    """Twenty steps on the same batches: under each strategy, with activations recomputed, with gradients compressed."""
-
-    SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2, "repeats": 5, "occurring": 50}
-    ALLOWED: ClassVar[dict[str, tuple]] = {"option": OPTIONS}
-
-    variants: tuple[tuple[str, str], ...] = (
-        ("single", ""),
-        ("ddp", ""),
-        ("fsdp_grad", ""),
-        ("fsdp_full", ""),
-        ("fsdp_root", ""),
-        ("ddp", "recomputed"),
-        ("fsdp_full", "recomputed"),
-        ("ddp", "float16 gradients"),
-        ("ddp", "PowerSGD"),
-    )
-    occurring: int = 1000  # words in the samples: a model learns within some steps that all others do not occur
-    precision: str = "autocast"
-    warm_ups: int = 1
-    repeats: int = 19
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for strategy, option in self.variants:
-            ranks, batch = 1 if strategy == "single" else self.gpus, self.micro_batch * self.gpus
-            yield self.setting(strategy, ranks, batch=batch, compiled="no") | {"option": option}
 
 
 @dataclass(frozen=True, kw_only=True)

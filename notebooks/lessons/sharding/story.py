@@ -23,7 +23,6 @@ _NEAR_BEST = 0.05  # of the best rate
 _CLEAR = 0.02  # of one GPU's rate: what a smaller batch must cost to be named
 _AGREE_POINTS = 3.0  # of overlap
 _SAME = "the same time within noise"
-_ROUNDING = 1e-3  # of a loss: different orders of the same sums
 _POINT = 0.01  # of a single GPU's speed: a loss projected within a point is called right
 _STRAIGHT = 0.2  # a line that misses no point by more is called a fit
 _CLOSE = 0.04  # speed-ups on other GPUs that count as equal
@@ -182,44 +181,6 @@ def enough_sequences(table: pd.DataFrame) -> Markdown:
     if pd.isna(apart):
         return verdict(f"{head} There is no GPU memory to run out of.")
     return verdict(f"{head} The ledger is within {units.percent(apart)} of every peak.")
-
-
-def what_options_cost(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say what recomputing saves and costs, here if on GPUs, and whether all losses are the same; takes `options`."""
-    table = recorded if fact(here, "on_cpu") else here
-    memory = "peak_mib" if table["peak_mib"].notna().any() else "activations_mib"
-    rows = table.set_index(["strategy", "option"])[["tokens_per_s", memory]]
-    names = {
-        "tokens_per_s": "tokens/s",
-        memory: memory.replace("_mib", ", MiB"),
-        "gradients_mib": "MiB of gradients",
-        "millionths": "losses differ by, millionths",
-    }
-    shown = _shown(table.assign(millionths=1e6 * table["loss_off"]), names, "strategy", "option")
-    if not {("ddp", ""), ("ddp", "recomputed")} <= {*rows.index}:
-        return verdict("This run has no recomputing to compare.", shown)
-    ratio = rows.loc[("ddp", "recomputed")] / rows.loc[("ddp", "")]
-    what = "the peak" if memory == "peak_mib" else "the activations"
-    kept, rate = units.percent(ratio[memory]), units.percent(ratio["tokens_per_s"])
-    head = f"**{place_name(table).capitalize()} recomputing leaves {kept} of {what} and {rate} of the rate** (DDP)."
-    exact = table[table["option"].isin(["", "recomputed"])]
-    worst = exact["loss_off"].max()
-    if worst < _ROUNDING:
-        return verdict(f"{head} No strategy changes the losses.{_sending_less(table, worst)}", shown)
-    where = STRATEGY_NAMES[exact.loc[exact["loss_off"].idxmax(), "strategy"]]
-    return verdict(f"{head} Losses of {where} differ by {units.percent(worst)}.", shown)
-
-
-def _sending_less(table: pd.DataFrame, rounding: float) -> str:
-    """Say which options that send less change the losses by more than rounding, and whether DDP is faster with them."""
-    less = table[~table["option"].isin(["", "recomputed"]) & (table["loss_off"] > 2 * rounding)]
-    if less.empty:
-        return ""
-    plain = table[(table["strategy"] == "ddp") & (table["option"] == "")]["tokens_per_s"].iloc[0]
-    slower = [row.option for row in less.itertuples() if row.tokens_per_s < plain]
-    sentence = f" {listed(less['option'])} change{'' if len(less) > 1 else 's'} them by more than rounding"
-    verb = "is" if len(slower) == 1 else "are"
-    return f"{sentence}; {listed(slower)} {verb} also slower than plain DDP." if slower else f"{sentence}."
 
 
 def one_exchange(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:

@@ -48,7 +48,8 @@ def model_of(plan, precision, seed=0) -> Gpt:
 
 
 def batch_of(plan, seed=0):
-    return samples(plan, BATCH, seed, occurring=40)  # words that occur often: their rows of the embedding are sums
+    few = SimpleNamespace(sequence=plan.sequence, words=40)  # they occur often: their embedding rows are sums
+    return samples(few, BATCH, seed)
 
 
 def gradients_of(model, batch) -> tuple[float, dict[str, torch.Tensor]]:

@@ -153,34 +153,6 @@ def test_enough_sequences(batches, said):
     assert said in sharding.enough_sequences(batches).data
 
 
-def options(*rows, peak=NAN, on_cpu=False):
-    names = ["strategy", "option", "tokens_per_s", "activations_mib", "gradients_mib", "loss_off"]
-    return table(*rows, columns=names, on_cpu=on_cpu).assign(peak_mib=peak)
-
-
-ALIKE = (("single", "", 100.0, 200, NAN, 0.0), ("ddp", "", 190.0, 200, 64, 1e-6))
-RECOMPUTED = ("ddp", "recomputed", 152.0, 50, 64, 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            options(*ALIKE, RECOMPUTED, ("ddp", "PowerSGD", 171.0, 200, 2, 0.02)),
-            "80 % of the rate** (DDP). No strategy changes the losses. PowerSGD changes them by more "
-            "than rounding; PowerSGD is also slower than plain DDP.",
-        ),
-        (options(*ALIKE, RECOMPUTED, peak=5.0), "leaves 100 % of the peak"),
-        (options(*ALIKE, RECOMPUTED, ("fsdp_full", "", 180.0, 200, 64, 0.03)), "Losses of FSDP full differ by 3.0 %"),
-        (options(*ALIKE), "no recomputing to compare"),
-    ],
-)
-def test_what_options_cost(options, said):
-    other = table(columns=options.columns, on_cpu=True)
-    assert said in sharding.what_options_cost(options, other).data
-    assert said in sharding.what_options_cost(other, options).data, "of a run on CPUs nothing is said"
-
-
 def accumulated(*rows):
     columns = ["strategy", "step_ms_every", "saved_ms", "resolved"]
     made = table(*rows, columns=columns).assign(micro_batches=4)

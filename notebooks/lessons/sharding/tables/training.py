@@ -149,36 +149,6 @@ def reported(run: Run) -> pd.DataFrame:
     return table.assign(printed_tokens_per_s=32 * 1024 / steps)
 
 
-def losses(run: Run) -> pd.DataFrame:
-    """Return per strategy, option and step: the mean loss of all ranks' samples."""
-    rows = run.entries("step")
-    by = ["strategy", "option", "iteration"]
-    return of_run(rows.groupby(by, sort=False)["loss"].mean().reset_index(), run)
-
-
-def options(run: Run) -> pd.DataFrame:
-    """Return per strategy and option: tokens_per_s with spread, activations and peak in MiB, MiB of gradients sent.
-
-    `loss_off` is the largest relative difference of a step's loss from that of one GPU. What PowerSGD sends is the
-    share that torch's own count says, because its collectives are called where ours does not see them.
-    """
-    plan = run.plan
-    by = ["strategy", "option"]
-    table = rates(run, [*by, "batch"], per_sample=plan.sequence, unit="tokens")
-    held = run.entries("memory", [*by, "activations_mib", "peak_mib"])
-    table = table.join(held.groupby(by)[["activations_mib", "peak_mib"]].max(), on=by)
-    moved = run.entries("traffic")
-    moved = moved[(moved["rank"] == 0) & moved["collective"].isin(["all-reduce", "reduce-scatter"])]
-    sent = moved.groupby(by)["sent_bytes"].sum() / MIB
-    for row in run.entries("compression").itertuples():
-        sent[row.strategy, row.option] = sent[row.strategy, ""] * row.sent / row.gradients
-    table = table.join(sent.rename("gradients_mib"), on=by)
-    loss = losses(run).pivot_table(index="iteration", columns=by, values="loss")
-    off = (loss.div(loss["single", ""], axis=0) - 1).abs().max()
-    table = table.join(off.rename("loss_off"), on=by)
-    return of_run(table, run)
-
-
 def overlap(run: Run) -> pd.DataFrame:
     """Return per strategy: exposed milliseconds of communication by three methods, and the share hidden by each.
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 from labkit.engine.worker import Worker
 from labkit.worker.allocations import record_allocations
@@ -24,12 +22,6 @@ __all__ = ["measure", "prepare"]
 
 _LEARNING_RATE = 3e-4
 _EPOCH = 8  # global batches before samples come again
-# What DDP may send instead of float32 gradients, as (state, hook). PowerSGD sends two thin factors of each matrix and
-# keeps what they leave out for the next step (Vogels and others, "PowerSGD", NeurIPS 2019); steps 0 and 1 send all.
-_COMPRESSED: dict[str, Callable[[dist.ProcessGroup | None], tuple[Any, Callable]]] = {
-    "float16 gradients": lambda group: (group, default_hooks.fp16_compress_hook),
-    "PowerSGD": lambda group: (powerSGD_hook.PowerSGDState(group, 4, 2), powerSGD_hook.powerSGD_hook),
-}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
@@ -50,18 +42,14 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
     if point.compiled.startswith("by hand"):
         _run_by_hand(worker, point, group)
         return
-    option = getattr(point, "option", "")
     trainer = Trainer(
-        Gpt(worker.plan, point, worker.device, recomputed=option == "recomputed"),
+        Gpt(worker.plan, point, worker.device),
         point.strategy,
         group,
         worker.device,
         adamw(_LEARNING_RATE, point.precision, point.fused),
         synced=point.synced,
     )
-    state, hook = _COMPRESSED.get(option, lambda group: (None, None))(group)
-    if hook:
-        trainer.wrapped.register_comm_hook(state, hook)
     next_batches = batch_source(worker, point)
     if isinstance(worker.plan, Profiles):
         profile(worker, trainer, next_batches, group)
@@ -73,9 +61,6 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
         time_steps(worker, trainer, next_batches, group)
         if point.seed == worker.plan.seeds[0] and not isinstance(worker.plan, Ladder):
             record_ledgers(worker, trainer, next_batches())
-        if isinstance(state, powerSGD_hook.PowerSGDState):
-            _, before, after = state.compression_stats()
-            worker.record(entry="compression", gradients=before, sent=after)
 
 
 def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -95,7 +80,7 @@ def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGrou
 
 def batch_source(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
     """Return a function that returns this rank's micro-batches of the next step."""
-    tensors = samples(worker.plan, _EPOCH * point.batch, point.seed, getattr(worker.plan, "occurring", 0))
+    tensors = samples(worker.plan, _EPOCH * point.batch, point.seed)
     data = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
     return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 SPREAD = 0.02  # standard deviation of GPT-2's initial weights
 
@@ -48,14 +47,11 @@ class Gpt(nn.Module):
     """GPT-2 with a language-model head; forward gives the mean loss of targets (batch, sequence).
 
     `precision` "autocast" multiplies in bfloat16 with float32 weights; "bfloat16" holds the weights in bfloat16.
-    `recomputed`: forward keeps only the blocks' inputs, and backward runs each block's forward again (activation
-    checkpointing; Chen and others, "Training deep nets with sublinear memory cost", 2016).
     `plan` has layers, hidden, heads, sequence and words.
     """
 
-    def __init__(self, plan: Any, point: SimpleNamespace, device: torch.device, *, recomputed: bool = False):
+    def __init__(self, plan: Any, point: SimpleNamespace, device: torch.device):
         super().__init__()
-        self.recomputed = recomputed
         self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": point.precision == "autocast"}
         dtype = torch.bfloat16 if point.precision == "bfloat16" else torch.float32
         with torch.device(device):
@@ -82,7 +78,7 @@ class Gpt(nn.Module):
         with torch.autocast(**self.autocast):
             hidden = self.embedding(tokens) + self.positions.weight
             for block in self.blocks:
-                hidden = checkpoint(block, hidden, use_reentrant=False) if self.recomputed else block(hidden)
+                hidden = block(hidden)
             return self.tail(hidden, targets)
 
     def tail(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -91,8 +87,8 @@ class Gpt(nn.Module):
         return functional.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
-def samples(plan: Any, count: int, seed: int, occurring: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return random tokens (count, sequence) and, as targets, each one's next; of `occurring` words (0: of all)."""
+def samples(plan: Any, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random tokens (count, sequence) and, as targets, each one's next."""
     generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(0, occurring or plan.words, (count, plan.sequence + 1), generator=generator)
+    tokens = torch.randint(0, plan.words, (count, plan.sequence + 1), generator=generator)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
