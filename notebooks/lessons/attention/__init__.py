@@ -6,11 +6,11 @@ from lessons.attention.exercises import attempts, check, diagnose, hint, show_su
 from lessons.attention.exercises import why_four_matrices
 from lessons.attention.explorer import explore
 from lessons.attention.plan import Errors, Memory, Plain, Race, Sweep, Trial
-from lessons.attention.story import clock_waits, exact, gain_and_floor, host_or_kernel, in_one_minute, matrices
+from lessons.attention.story import clock_waits, exact, gain, host_or_kernel, in_one_minute, matrices
 from lessons.attention.story import what_waiting_less_gains, who_fits
 from lessons.attention.tables.memory import errors, held, plain
 from lessons.attention.tables.printed import printed_times
-from lessons.attention.tables.speed import floor, generations, race, steps, sweep
+from lessons.attention.tables.speed import generations, race, steps, sweep
 from lessons.attention.theory import example, tiled
 
 RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "race", "trial")}

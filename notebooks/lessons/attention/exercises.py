@@ -16,7 +16,6 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RAISED, Verdict
 from labkit.story import units
-from lessons.attention.plan import PROBE
 from lessons.attention.theory import Running, merged
 
 SYMPTOMS = {  # find the bug: attentions that claim to be FlashAttention-2, and what each suspect shows
@@ -242,9 +241,7 @@ hint, solution, attempts = check.hint, check.solution, check.attempts
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one variant's row: a sentence a fault."""
     faults: dict[str, str] = {}
-    if row["sees_ahead"] >= PROBE - 1:
-        faults["not_causal"] = f"with a mask asked for, a query still sees all {row['sees_ahead']} keys after its own"
-    elif row["sees_ahead"] > 0:
+    if row["sees_ahead"] > 0:
         faults["no_diagonal_mask"] = (
             f"a query sees up to {row['sees_ahead']} keys after its own: nothing is masked inside the diagonal's tile"
         )
@@ -253,14 +250,8 @@ def verdict_of(row: dict) -> Verdict:
             f"a probability comes out {units.times(row['early_weight'])} too large: what was summed under a lower "
             "maximum is not scaled down when the maximum rises"
         )
-    if row["forward_largest"] >= 1:
-        faults["square"] = "its forward makes an N×N tensor"
     if row["backward_largest"] >= 1:
         faults["square_backward"] = "its backward makes an N×N tensor"
-    if row["products"]:
-        faults["torch_inside"] = f"{row['products']} of torch's own matrix operators run in it: no kernel does its work"
-    if not row["keeps_lse"]:
-        faults["no_lse"] = "it keeps no log-sum-exp per row, from which a backward by tiles could compute P again"
     worst = max(row["all_error"], row["causal_error"], row["gradient_error"])
     if worst > _TOLERANCE and not faults:
         faults["wrong"] = f"it differs from float64 by {units.number(worst)}"

@@ -192,62 +192,20 @@ def what_waiting_less_gains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markd
     )
 
 
-def gain_and_floor(here: tuple[pd.DataFrame, ...], recorded: tuple[pd.DataFrame, ...]) -> Markdown:
-    """Say the largest and the least gain over plain attention; where times are floors; of `sweep` and `floor`."""
-    gain = _gain((recorded if fact(here[0], "interpreted") else here)[0])
-    rows = []
-    for table, floors in (here, recorded):
-        price = "–" if fact(table, "interpreted") else _price(table)
-        for row in floors.itertuples():
-            names = where(table), ATTENTION_NAMES[row.implementation], row.precision
-            reach = f"{units.count(row.until)} positions, {units.times(row.work)} the scores of {row.first}"
-            more = price if (row.implementation, row.precision) == (_OURS, "float32") else "–"
-            measured = row.implementation == _OURS and not fact(table, "interpreted")
-            slower = _slower(table, row.precision) if measured else "–"
-            rows.append((*names, f"{units.number(row.floor_ms)} ms", reach, more, slower))
-    heads = [
-        "run",
-        "attention",
-        "precision",
-        "least time, fastest d",
-        "1.5 times that is enough up to",
-        "float32 over bfloat16",
-    ]
-    heads.append("slower than plain attention at")
+def gain(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say the least and the largest gain over plain attention in forward and backward together; of `sweep`."""
+    table = recorded if fact(here, "interpreted") else here
+    both = table[table["phase"] == "both"].dropna(subset=["speed_up"]).sort_values("speed_up")
+    ends = both.iloc[[-1, 0]]
+    shown = ends[["sequence", "head_dim", "precision"]].assign(
+        sequence=ends["sequence"].map(units.count), times=ends["speed_up"].map(units.times)
+    )
     return verdict(
-        gain, pd.DataFrame(rows, columns=heads), summary="Where it is slower, and how far the least time reaches"
+        f"**{where(table).split(',')[0]}: forward and backward together, one head: FlashAttention is "
+        f"{units.span(both['speed_up'])} as fast as plain attention.**",
+        shown.set_axis(["positions", "d", "precision", "as fast as plain attention"], axis=1),
+        summary="Where it gains most, and where least",
     )
-
-
-def _gain(table: pd.DataFrame) -> str:
-    both = table[table["phase"] == "both"].dropna(subset=["speed_up"])
-    best = both.loc[both["speed_up"].idxmax()]
-    place = where(table).split(",")[0]
-    gain = f"**{place}: FlashAttention is at most {units.times(best['speed_up'])} as fast as plain attention**, at "
-    gain += f"{units.count(best['sequence'])} positions and one head"
-    ever_slower = both["speed_up"].min() < 1
-    return f"{gain}. Elsewhere it can be slower: the table says where." if ever_slower else f"{gain}, and never slower."
-
-
-def _slower(table: pd.DataFrame, precision: str) -> str:
-    """Return at which lengths our FlashAttention is slower than plain attention, by head dimension."""
-    slower = table[(table["phase"] == "both") & (table["precision"] == precision) & (table["speed_up"] < 1)]
-    lengths = (
-        f"d = {head_dim}: {listed(units.count(length) for length in rows['sequence'])}"
-        for head_dim, rows in slower.groupby("head_dim")
-    )
-    return "; ".join(lengths) or "nowhere"
-
-
-def _price(table: pd.DataFrame) -> str:
-    """Return what float32 costs our FlashAttention at the longest length; three TF32 products, by datasheet."""
-    if table["precision"].nunique() < 2:
-        return "–"
-    rows = table[(table["phase"] == "both") & (table["sequence"] == table["sequence"].max())]
-    wide = rows.pivot_table(index="head_dim", columns="precision", values=["flash_ms", "peak_tflops"], dropna=False)
-    span = units.span(wide["flash_ms", "float32"] / wide["flash_ms", "bfloat16"])
-    products = 3 * (wide["peak_tflops", "bfloat16"] / wide["peak_tflops", "float32"]).max()
-    return span if math.isnan(products) else f"{span}; three TF32 products: {units.times(products)} by datasheet"
 
 
 def in_one_minute(here: Runs, recorded: Runs) -> Markdown:

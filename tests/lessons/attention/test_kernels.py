@@ -89,7 +89,6 @@ def test_what_is_kept_and_made_is_linear(attention):
     with OperatorWatch() as watch:
         torch.autograd.grad(attention(q, k, v, True), (q, k, v), do)
     assert watch.largest <= number * heads * queries * width, "no tensor is larger than an input"
-    assert (watch.products == 0) == (attention is flash), "kernels do the work, not torch's products"
 
 
 @pytest.mark.parametrize("causal", [False, True])

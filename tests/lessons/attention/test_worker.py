@@ -13,8 +13,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from labkit.launching import launch
 from lessons.attention import plan
 from lessons.attention import theory as memory
-from lessons.attention.exercises import SYMPTOMS, verdict_of
-from lessons.attention.plan import PROBE, VARIANTS
+from lessons.attention.exercises import verdict_of
+from lessons.attention.plan import VARIANTS
 from lessons.attention.worker import measure, symptoms
 from lessons.attention.worker.implementations import TILE, implementation
 from lessons.attention.worker.measuring import kept_sizes, summary, unsynchronised_ms
@@ -31,9 +31,7 @@ def shown() -> dict[str, dict]:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_is_found_by_its_own_fault(shown, name):
     faults = set(verdict_of(shown[name]).faults)
-    assert faults >= {name} - {"right"}
-    if name in ("right", *SYMPTOMS):
-        assert faults & set(SYMPTOMS) == {name} - {"right"}, "no suspect is taken for another"
+    assert faults == {name} - {"right"}
 
 
 @pytest.mark.slow
@@ -41,13 +39,10 @@ def test_symptoms_are_numbers_that_tell_variants_apart(shown):
     def of(name: str) -> list:
         return [shown[variant][name] for variant in VARIANTS]
 
-    assert of("sees_ahead") == [0, TILE - 1, 0, 0, PROBE - 1, 0, 0]
+    assert of("sees_ahead") == [0, TILE - 1, 0, 0]
     assert [weight > 1.01 for weight in of("early_weight")] == [variant == "not_rescaled" for variant in VARIANTS]
-    assert [share >= 1 for share in of("forward_largest")] == [name in VARIANTS[5:] for name in VARIANTS]
-    builds = ("square_backward", "torch_inside")
-    assert [share >= 1 for share in of("backward_largest")] == [name in builds for name in VARIANTS]
-    assert [count > 0 for count in of("products")] == [name in builds for name in VARIANTS]
-    assert all(of("keeps_lse")) and max(shown["right"][f"{e}_error"] for e in ("all", "causal", "gradient")) < 1e-5
+    assert [share >= 1 for share in of("backward_largest")] == [name == "square_backward" for name in VARIANTS]
+    assert max(shown["right"][f"{e}_error"] for e in ("all", "causal", "gradient")) < 1e-5
     assert shown["no_diagonal_mask"]["all_error"] < 1e-5 < 1e-2 < shown["no_diagonal_mask"]["causal_error"]
     assert shown["not_rescaled"]["all_error"] > 1e-2
 

@@ -13,7 +13,7 @@ from labkit.provenance import of_run
 from labkit.repository import RECORDED
 from labkit.theory.sizes import MIB
 from lessons.attention.plan import APART, OURS
-from lessons.attention.theory import PHASES, PRODUCTS, flops, least_bytes, scores, square_bytes
+from lessons.attention.theory import PHASES, PRODUCTS, flops, least_bytes, square_bytes
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -98,7 +98,6 @@ _SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
 _KNOWN = ["point", *_SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
 _OURS, _RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
 _GENERATIONS = ("plain", "sdpa_flash", "flash", "sdpa_cudnn", "hopper_forward", "hopper", "hopper_exact")
-_NEAR = 1.5  # times the shortest: still on the floor
 
 
 def race(run: Run) -> pd.DataFrame:
@@ -129,33 +128,15 @@ def rival_of(plan: Any) -> str:
 
 
 def sweep(run: Run) -> pd.DataFrame:
-    """Return, per setting and phase: plain_ms, flash_ms, speed_up (plain over ours), plain_status, and our peak_tflops.
+    """Return, per setting and phase: plain_ms, flash_ms, speed_up (plain over ours), plain_status.
 
     `plain_status` tells where plain attention ran out of memory.
     """
-    table, index = rates(_timed(run)), ["precision", "head_dim", "sequence", "phase"]
+    table, index = _timed(run), ["precision", "head_dim", "sequence", "phase"]
     ours, plain = (table[table["implementation"] == name].set_index(index) for name in (_OURS, "plain"))
     compared = pd.DataFrame({"plain_ms": plain["ms"], "flash_ms": ours["ms"], "plain_status": plain["status"]})
     compared["speed_up"] = compared["plain_ms"] / compared["flash_ms"]
-    compared["peak_tflops"] = ours["peak_tflops"]
     return _named(compared.reset_index(), run)
-
-
-def floor(run: Run) -> pd.DataFrame:
-    """Return, per implementation and precision of a Sweep's run: the shortest time of forward and backward, its reach.
-
-    Of each length the fastest head dimension counts. `until`: the longest sequence that takes at most 1.5 times
-    `floor_ms`; `work`: how many times the scores of the shortest sequence, `first`, it has.
-    """
-    table = _timed(run).query("phase == 'both'").dropna(subset=["ms"])
-    keys, parts = ["implementation", "precision"], []
-    fastest = table.loc[table.groupby([*keys, "sequence"], sort=False)["ms"].idxmin()]
-    for (implementation, precision), rows in fastest.groupby(keys, sort=False):
-        first, floor_ms = rows["sequence"].min(), rows["ms"].min()
-        until = rows.loc[rows["ms"] <= _NEAR * floor_ms, "sequence"].max()
-        work = scores(until, until, run.plan.causal) / scores(first, first, run.plan.causal)
-        parts.append((implementation, precision, floor_ms, first, until, work))
-    return _named(pd.DataFrame(parts, columns=[*keys, "floor_ms", "first", "until", "work"]), run)
 
 
 def generations(run: Run) -> pd.DataFrame:

@@ -16,7 +16,7 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
 import torch._dynamo  # autograd's functions import it: here it is loaded once, not by every worker of every launch
 
 from labkit.engine.worker import Worker
-from lessons.attention.plan import PROBE, Errors, Memory, Plain, Trial
+from lessons.attention.plan import Errors, Memory, Plain, Trial
 from lessons.attention.worker.implementations import ATTENTIONS, implementation
 from lessons.attention.worker.measuring import (
     OperatorWatch,
@@ -28,6 +28,8 @@ from lessons.attention.worker.measuring import (
     unsynchronised_ms,
 )
 from lessons.attention.worker.plain import exact
+
+_PROBE = 64  # queries and keys whose probabilities are looked at
 
 
 def prepare(worker: Worker) -> None:
@@ -156,17 +158,15 @@ def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
     """Return what one variant shows.
 
     `all_error`, `causal_error`, `gradient_error`: the worst without and with a mask, and of gradients with one.
-    `keeps_lse`; `sees_ahead`: how many keys after its own a query attends to at most, with a mask. `early_weight`: the
-    most that a probability is too large, times. `forward_largest`, `backward_largest`: the largest tensor that torch
-    makes, in N×N matrices; `products`: its operators that multiply matrices.
+    `sees_ahead`: how many keys after its own a query attends to at most, with a mask. `early_weight`: the most that a
+    probability is too large, times. `backward_largest`: the largest tensor that torch makes, in N×N matrices.
     """
     attention = ATTENTIONS[point.variant]
     q, k, v, do = _tensors(point, point.sequence, point.sequence, device)
     full, causal = (outputs_and_gradients(attention, q, k, v, do, mask) for mask in (False, True))
     wanted, wanted_causal = (exact(q, k, v, do, mask) for mask in (False, True))
     square = point.heads * point.sequence**2 * q.element_size()
-    with OperatorWatch() as forward:
-        o = attention(q, k, v, True)
+    o = attention(q, k, v, True)
     with OperatorWatch() as backward:
         torch.autograd.grad(o, (q, k, v), do)
     ahead, early = _mask_readings(attention, device, point.seed)
@@ -174,12 +174,9 @@ def symptoms(point: SimpleNamespace, device: torch.device) -> dict:
         "all_error": scaled_error(full["O"], wanted["O"]),
         "causal_error": scaled_error(causal["O"], wanted_causal["O"]),
         "gradient_error": max(scaled_error(causal[name], wanted_causal[name]) for name in ("dQ", "dK", "dV")),
-        "keeps_lse": "L" in causal,
         "sees_ahead": ahead,
         "early_weight": early,
-        "forward_largest": forward.largest / square,
         "backward_largest": backward.largest / square,
-        "products": forward.products + backward.products,
     }
 
 
@@ -189,8 +186,8 @@ def _mask_readings(attention: Callable, device: torch.device, seed: int) -> tupl
     With V the identity, O is the matrix of probabilities itself.
     """
     generator = torch.Generator(device).manual_seed(seed)
-    q, k = (torch.randn(1, PROBE, PROBE, generator=generator, device=device) for _ in range(2))
-    v = torch.eye(PROBE, device=device)[None].contiguous()
+    q, k = (torch.randn(1, _PROBE, _PROBE, generator=generator, device=device) for _ in range(2))
+    v = torch.eye(_PROBE, device=device)[None].contiguous()
     rows, columns = (attention(q, k, v, True)[0] > 0).nonzero(as_tuple=True)
     wanted = exact(q, k, v, torch.ones_like(v))["O"]
     return int((columns - rows).max()), (attention(q, k, v, False).double() / wanted).max().item()

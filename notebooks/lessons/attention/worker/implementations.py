@@ -1,6 +1,6 @@
 """Every attention by name: ours, torch's, and those with a bug.
 
-The bugs are a short forward kernel whose steps can be left out, and backwards that are not ours.
+The bugs are a short forward kernel whose steps can be left out, and a backward that is not ours.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ TILE = 16
 
 @triton.jit
 def simple(
-    Q, K, V, O, L, S, n, scale,
+    Q, K, V, O, L, n, scale,
     D: tl.constexpr, TILE: tl.constexpr, CAUSAL: tl.constexpr, DIAGONAL: tl.constexpr, RESCALED: tl.constexpr,
-    KEPT: tl.constexpr,
 ):  # fmt: skip
     """Return O and L of TILE queries of one head, with plain pointers; what is not DIAGONAL or RESCALED is a bug."""
     block, head = tl.program_id(0), tl.program_id(1)
@@ -79,9 +78,6 @@ def simple(
         k = tl.load(K + at, mask=columns[:, None] < n, other=0.0)
         v = tl.load(V + at, mask=columns[:, None] < n, other=0.0)
         s = tl.dot(q, k.T, input_precision="ieee") * scale
-        if KEPT:
-            in_matrix = (rows[:, None] < n) & (columns[None, :] < n)
-            tl.store(S + head * n * n + rows[:, None] * n + columns[None, :], s, mask=in_matrix)
         seen = columns[None, :] < n
         if CAUSAL and DIAGONAL:
             seen = seen & (rows[:, None] >= columns[None, :])
@@ -108,11 +104,10 @@ class Variant(flash.Flash):
         """Return O and L as the short kernel computes them."""
         heads, n, width = q.shape
         o, lse = torch.empty_like(q), q.new_empty(heads, n)
-        s = q.new_empty(heads, n, n) if cls.CHANGED.get("KEPT") else o
-        steps = {"DIAGONAL": True, "RESCALED": True, "KEPT": False} | cls.CHANGED
+        steps = {"DIAGONAL": True, "RESCALED": True} | cls.CHANGED
         kernel: Any = simple  # its constants are plain numbers to the one who launches it
         kernel[triton.cdiv(n, TILE), heads](
-            q, k, v, o, lse, s, n, 1 / math.sqrt(width), D=width, TILE=TILE, CAUSAL=is_causal, **steps
+            q, k, v, o, lse, n, 1 / math.sqrt(width), D=width, TILE=TILE, CAUSAL=is_causal, **steps
         )
         return o, lse
 
@@ -146,32 +141,9 @@ class SquareBackward(flash.Flash):
         return ds @ k * root, ds.transpose(-1, -2) @ q * root, p.transpose(-1, -2) @ do, None
 
 
-class TorchInside(torch.autograd.Function):
-    """Plain attention in a Function that looks like a kernel's: it keeps L, and no N×N matrix."""
-
-    @staticmethod
-    def forward(ctx, q, k, v, is_causal=False):
-        o, lse = plain(q, k, v, is_causal), scores(q, k, is_causal).logsumexp(-1)
-        ctx.save_for_backward(q, k, v, o, lse)
-        ctx.is_causal = is_causal
-        return o
-
-    @staticmethod
-    def backward(ctx, do):
-        return SquareBackward.backward(ctx, do)
-
-
-def not_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Return attention that looks at every key, whatever is asked."""
-    return flash.flash(q, k, v, False)
-
-
 ATTENTIONS = {
     "right": flash.flash,
     "no_diagonal_mask": Variant.changed({"DIAGONAL": False}).apply,
     "not_rescaled": Variant.changed({"RESCALED": False}).apply,
     "square_backward": SquareBackward.apply,
-    "not_causal": not_causal,
-    "square": Variant.changed({"KEPT": True}).apply,
-    "torch_inside": TorchInside.apply,
 }

@@ -21,20 +21,6 @@ from labkit.theory.sizes import MIB
 from labkit.worker.allocations import Meter
 from lessons.attention.worker.launching import DIRECT
 
-_PRODUCTS = (
-    "mm",
-    "bmm",
-    "baddbmm",
-    "addmm",
-    "_softmax",
-    "scaled_dot_product",
-    "einsum",
-    "flash_attention",
-    "efficient_attention",
-    "cudnn_attention",
-)
-
-
 _UNSYNCHRONISED = 20
 _GRAPH_MS = 8  # one replay of the graph; there are ten
 
@@ -124,16 +110,14 @@ def peak_sizes_mib(
 
 
 class OperatorWatch(TorchDispatchMode):
-    """Notes what torch's operators make: the largest tensor, in bytes, and how many of them multiply matrices."""
+    """Notes the largest tensor that torch's operators make, in bytes."""
 
     def __init__(self):
         super().__init__()
-        self.largest, self.products = 0, 0
+        self.largest = 0
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         result = operator(*args, **kwargs or {})
-        name = operator.__name__ if hasattr(operator, "__name__") else str(operator)
-        self.products += any(word in name for word in _PRODUCTS)
         results = result if isinstance(result, tuple | list) else (result,)
         self.largest = max([self.largest, *(x.nbytes for x in results if isinstance(x, torch.Tensor))])
         return result
