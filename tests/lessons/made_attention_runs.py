@@ -11,7 +11,7 @@ from lessons.attention.theory import MOMENTS, moment_bytes
 
 NO_MEMORY = {"status": "out of memory"}
 PER_PAIR = {"plain": 2e-7, "tiled": 9e-7, "flash": 2e-8, "sdpa_flash": 3e-8, "sdpa_cudnn": 1.5e-8}  # ms
-PER_PAIR |= {"hopper_forward": 1.9e-8, "hopper": 1.4e-8, "hopper_exact": 1.6e-8}
+PER_PAIR |= {"hopper": 1.4e-8}
 LAUNCH_MS = {"flash": 0.3, "sdpa_flash": 0.1}
 SHARES = {"forward": 0.25, "backward": 0.75, "both": 1.0}
 

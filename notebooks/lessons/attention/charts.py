@@ -12,8 +12,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import shades
-from labkit.charts.parts import bars, beside, own_scales, panels, swatches
-from labkit.charts.parts import rows as named_rows
+from labkit.charts.parts import panels, swatches
 from labkit.provenance import fact, fact_or, sources, where
 from labkit.story import units
 from lessons.attention.theory import ATTENTION_NAMES, FULL, SKIPPED, Step
@@ -125,29 +124,6 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
             _dress(ax, table, f"d = {head_dim}, {precision}")
         axes[0].set(ylabel=unit, ylim=(0, None))
     return _closed(figure, pairs)
-
-
-def generations_chart(*tables: pd.DataFrame) -> Figure:
-    """Forward and backward in ms, a bar per implementation, of `generations`; the line is the least by datasheet."""
-    tables = tuple(table for table in tables if len(table))
-    figure, axes = panels(len(tables), rows=max(len(table) for table in tables))
-    for ax, table in zip(axes, tables, strict=True):
-        table = table[table["implementation"] != "plain"]
-        named_rows(ax, [ATTENTION_NAMES[name] for name in table["implementation"]])
-        bars(ax, table["forward_ms"], color=canvas.COMPUTE, label="forward")
-        bars(ax, table["both_ms"] - table["forward_ms"], start=table["forward_ms"], color=BEFORE, label="backward")
-        for place, both_ms in enumerate(table["both_ms"]):
-            beside(ax, both_ms, place, units.number(both_ms))
-        length = fact(table, "sequence")
-        if (least := table["least_ms"].max()) > 0:
-            ax.axvline(least, color=canvas.THEORY, lw=1.3, label="2 + 5 products at the datasheet's rate")
-        ax.set(
-            title=f"{where(table)}: {units.count(length)} positions, d = 64",
-            xlabel="ms",
-            xlim=(0, 1.15 * table["both_ms"].max()),
-        )
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, own_scales(axes) + sources(*tables))
 
 
 def sweep_chart(*tables: pd.DataFrame) -> Figure:

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
-APART = ("hopper_forward", "hopper_exact")  # what the kernels for Hopper are made of
-OURS = ("flash", "hopper", *APART)
+OURS = ("flash", "hopper")
 IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", *OURS, "sdpa_flash", "sdpa_cudnn")
 PRECISIONS = ("float32", "bfloat16")
 VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward")  # the last three: suspects
@@ -98,7 +97,7 @@ class Race(Attention):
 
     A point adds clock: "launched" (as autograd calls it) or "captured" (replayed from a CUDA graph, without what the
     host takes to launch it; up to `captured` long, above which it makes no difference). The kernels for Hopper take
-    d = 64; what they are made of is raced at `apart` positions alone.
+    d = 64.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {
@@ -112,15 +111,10 @@ class Race(Attention):
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 65536)
     head_dims: tuple[int, ...] = (64, 128)
     captured: int = 8192
-    apart: int = 16384
     repeat_ms: int = 50
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         points = [knobs for knobs in super().knobs() if knobs["implementation"] != "hopper" or knobs["head_dim"] == 64]
-        if "hopper" in self.implementations and self.apart in self.sequences:
-            points += [
-                self.setting(name, self.apart, 64, self.precisions[0]) for name in ("hopper_forward", "hopper_exact")
-            ]
         yield from (knobs | {"clock": "launched"} for knobs in points)
         for knobs in points:
             if self.device == "cuda" and knobs["implementation"] != "plain" and knobs["sequence"] <= self.captured:
@@ -151,7 +145,7 @@ class Errors(Attention):
         "precisions": PRECISIONS,
     }
 
-    implementations: tuple[str, ...] = ("tiled", "flash", "hopper_exact")
+    implementations: tuple[str, ...] = ("tiled", "flash", "hopper")
     precisions: tuple[str, ...] = PRECISIONS
     shapes: tuple[tuple[int, int, int, int, bool], ...] = (  # heads, queries, keys, head_dim, causal
         (2, 1024, 1024, 64, True),
@@ -176,7 +170,7 @@ class Errors(Attention):
         for precision, shape, implementation in product(self.precisions, self.shapes, self.implementations):
             _, queries, keys, head_dim, causal = shape
             is_hoppers = causal and queries == keys and head_dim == 64 and precision == "bfloat16"
-            fits = {"tiled": queries * keys <= self.tiled_most, "hopper_exact": is_hoppers}
+            fits = {"tiled": queries * keys <= self.tiled_most, "hopper": is_hoppers}
             if fits.get(implementation, True):
                 yield dict(zip(names, (precision, *shape, implementation), strict=True))
 

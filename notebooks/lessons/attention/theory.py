@@ -16,9 +16,7 @@ ATTENTION_NAMES = {
     "compiled": "plain, compiled",
     "tiled": "tiles in PyTorch",
     "flash": "our FlashAttention",
-    "hopper_forward": "ours, forward for Hopper",
     "hopper": "ours, for Hopper",
-    "hopper_exact": "ours, for Hopper, exact sums",
     "sdpa_flash": "SDPA-flash",
     "sdpa_cudnn": "cuDNN",
 }

@@ -1,5 +1,7 @@
 """Lab 08's verdicts, on tables where each holds and where it does not; its charts, of runs here and recorded."""
 
+import re
+
 import figures
 import pytest
 from figures import checked
@@ -46,7 +48,6 @@ def both(table, here, recorded):
         memory.held: "memory",
         memory.plain: "plain",
         memory.errors: "errors",
-        speed.generations: "race",
     }.get(table, table.__name__)
     return table(here[name]), table(recorded[name])
 
@@ -91,6 +92,8 @@ def test_clock_waits(here, recorded, tmp_path):
 def test_exact(recorded, tmp_path):
     table = memory.errors(recorded["errors"])
     said(attention.exact(table, table), ("✔ **Every tensor is within", "the same bits", "83 %"), ("✘", "other bits"))
+    hoppers = table.assign(implementation="hopper", same_bits=False)
+    said(attention.exact(table, hoppers), "the same bits but for dQ of the kernels for Hopper.", "other bits")
     bad = memory.errors(erring(tmp_path, worst=0.02, same=False))
     said(attention.exact(bad, table), ("✘ **Beyond the tolerance of float64**: dK of our", "gives other bits"), "✔")
 
@@ -125,6 +128,13 @@ def test_the_gain_is_this_runs_where_a_gpu_ran_it(recorded, tmp_path):
     said(told, ("Here: ", "is 1.0× as fast as plain attention"), "Recorded")
 
 
+def test_the_kernels_for_hopper_stand_beside_the_others(here, recorded, tmp_path):
+    told = attention.one_generation(*both(speed.race, here, recorded)).data
+    ms = [float(figure) for figure in re.findall(r"([0-9.]+) ms", told)]
+    assert told.startswith("**Recorded") and 0 < ms[0] < ms[1]
+    said(attention.one_generation(speed.race(raced(tmp_path)), speed.race(recorded["race"])), "Here, at the most")
+
+
 def test_in_one_minute(here, recorded):
     table = attention.in_one_minute(here, recorded)
     said(
@@ -150,8 +160,6 @@ def test_charts(here, recorded):
     checked(attention.plain_chart(*plain))
     for chart in (attention.race_chart(*race), attention.sweep_chart(*sweep)):
         assert len(checked(chart).axes) == 2, "an interpreter's times are not drawn"
-    generations = both(speed.generations, here, recorded)
-    assert len(checked(attention.generations_chart(*generations)).axes) == 1
     for table, chart in ((held, attention.memory_chart), (plain, attention.plain_chart), (race, attention.race_chart)):
         checked(chart(table[1]))
     checked(attention.attention_chart(attention.printed_times(published("attention"))))

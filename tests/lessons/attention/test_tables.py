@@ -126,28 +126,6 @@ def test_race_sets_every_time_beside_the_rival_and_the_limit(tmp_path):
     assert table["phase"].tolist() == ["forward", "backward", "both"] * (len(table) // 3)
 
 
-def test_generations_are_the_kernels_at_one_length_with_those_that_ours_are_made_of(tmp_path):
-    table = speed.generations(timed(tmp_path, Race(device="cuda"))).set_index("implementation")
-    assert set(table.index) == {
-        "plain",
-        "sdpa_flash",
-        "sdpa_cudnn",
-        "flash",
-        "hopper_forward",
-        "hopper",
-        "hopper_exact",
-    }
-    assert table.loc["hopper", "both_ms"] < table.loc["hopper_exact", "both_ms"] < table.loc["flash", "both_ms"]
-    assert (table["forward_ms"] + table["backward_ms"]).tolist() == pytest.approx(table["both_ms"].tolist())
-    assert len(set(table.loc[["flash", "hopper", "hopper_exact"], "least_ms"])) == 1
-    assert not len(speed.generations(timed(tmp_path / "cpu", Race.small(device="cpu"))))
-
-
-def test_the_steps_to_the_kernels_for_hopper_end_faster_than_they_begin():
-    both_ms = speed.steps()["both_ms"]
-    assert both_ms.iloc[-1] < 0.8 * both_ms.iloc[0]
-
-
 @pytest.mark.parametrize("reached", [(), ("forward",)])
 def test_a_point_out_of_memory_has_a_row_for_each_phase_that_it_did_not_reach(tmp_path, reached):
     table = speed.race(timed(tmp_path, Race(device="cuda"), failed=long(*reached)))

@@ -10,9 +10,8 @@ import pandas as pd
 
 from labkit.node import limits
 from labkit.provenance import of_run
-from labkit.repository import RECORDED
 from labkit.theory.sizes import MIB
-from lessons.attention.plan import APART, OURS
+from lessons.attention.plan import OURS
 from lessons.attention.theory import PHASES, PRODUCTS, flops, least_bytes, square_bytes
 
 if TYPE_CHECKING:
@@ -97,7 +96,6 @@ def _tflops(row) -> float:
 _SETTING = ["implementation", "clock", "precision", "head_dim", "sequence"]
 _KNOWN = ["point", *_SETTING, "heads", "causal", "phase", "ms", "low_ms", "high_ms", "repeats", "status"]
 _OURS, _RIVALS = "flash", ("sdpa_flash", "plain")  # the first rival that a run has is the one
-_GENERATIONS = ("plain", "sdpa_flash", "flash", "sdpa_cudnn", "hopper_forward", "hopper", "hopper_exact")
 
 
 def race(run: Run) -> pd.DataFrame:
@@ -106,20 +104,15 @@ def race(run: Run) -> pd.DataFrame:
     `versus`: ms over those of the fact `rival` with the same clock, setting and phase: SDPA-flash, or plain attention
     where a run has no SDPA-flash. The captured clock has no backward of its own: it is "both" less "forward", without
     quartiles. A phase that a point did not reach has its status and no ms. From `physics` and `rates`: limit,
-    share_of_limit, verdict, tflops, share_of_peak. Without what the kernels for Hopper are made of: `generations`.
+    share_of_limit, verdict, tflops, share_of_peak.
     """
-    table = _raced(run)
-    return _named(table[~table["implementation"].isin(APART)], run, rival=rival_of(run.plan))
-
-
-def _raced(run: Run) -> pd.DataFrame:
     table = _timed(run)
     rival = rival_of(run.plan)
     cell = [*_SETTING[1:], "phase"]
     rivals = table[table["implementation"] == rival].set_index(cell)["ms"].rename("rival_ms")
     table = table.join(rivals, on=cell)
     table["versus"] = table["ms"] / table["rival_ms"]
-    return rates(physics(table.drop(columns=["point", "rival_ms"])))
+    return _named(rates(physics(table.drop(columns=["point", "rival_ms"]))), run, rival=rival)
 
 
 def rival_of(plan: Any) -> str:
@@ -137,31 +130,6 @@ def sweep(run: Run) -> pd.DataFrame:
     compared = pd.DataFrame({"plain_ms": plain["ms"], "flash_ms": ours["ms"], "plain_status": plain["status"]})
     compared["speed_up"] = compared["plain_ms"] / compared["flash_ms"]
     return _named(compared.reset_index(), run)
-
-
-def generations(run: Run) -> pd.DataFrame:
-    """Return forward_ms, backward_ms, both_ms, their spread and least_ms per implementation, at d = 64, launched.
-
-    Of a Race, at the length at which its kernels for Hopper are taken apart; empty where it has none of them.
-    """
-    table = _raced(run)
-    launched = table[(table["sequence"] == run.plan.apart) & (table["head_dim"] == 64) & (table["clock"] == "launched")]
-    shown = launched.pivot_table(index="implementation", columns="phase", values="ms", sort=False)
-    shown = shown.reindex(columns=list(PHASES)).set_axis([f"{phase}_ms" for phase in PHASES], axis="columns")
-    both = launched[launched["phase"] == "both"].set_index("implementation")
-    shown["low_ms"], shown["high_ms"], shown["least_ms"] = both["low_ms"], both["high_ms"], both["least_compute_ms"]
-    rows = [name for name in _GENERATIONS if name in shown.index] if "hopper" in shown.index else []
-    return _named(shown.loc[rows].reset_index(), run, sequence=run.plan.apart)
-
-
-def steps() -> pd.DataFrame:
-    """Return step, forward_ms, backward_ms, both_ms of the kernels between the plain ones and those for Hopper.
-
-    Medians of 4 to 8 interleaved rounds on one H200 on 2026-11-25 (torch 2.11, triton 3.6; N 16 384, d 64, 16 heads,
-    causal, bfloat16). The kernels in between are not part of the workbook. Last the floor, both directions together:
-    under 700 W products of 8192³ run at 1 500 of 1 980 MHz, 661 TFLOP/s; at that rate the seven take 2.91 ms.
-    """
-    return pd.read_csv(RECORDED / "h200" / "attention" / "steps.csv")
 
 
 def _timed(run: Run) -> pd.DataFrame:

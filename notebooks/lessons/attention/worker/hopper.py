@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 
 import torch
 
@@ -17,16 +17,6 @@ ROWS = 128  # of the programs that prepare and finish; rows per head are padded 
 def hopper(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
     """Return the attention of q over k and v; dQ's last bits may differ from run to run."""
     return Flash.apply(q, k, v, is_causal, FAST)
-
-
-def hopper_exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Return the same, with the same bits in every run: dQ is summed in integers."""
-    return Flash.apply(q, k, v, is_causal, EXACT)
-
-
-def hopper_forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
-    """Return the same with the forward for Hopper alone: the backward is the plain kernels'."""
-    return Flash.apply(q, k, v, is_causal, FORWARD_ALONE)
 
 
 def fits(q: torch.Tensor, k: torch.Tensor, causal: bool) -> bool:
@@ -63,53 +53,40 @@ def attention_forward(q, k, v, causal: bool, root: float) -> tuple[torch.Tensor,
 
 
 def attention_backward(
-    q, k, v, o, do, lse, causal: bool, root: float, exact: bool = False
+    q, k, v, o, do, lse, causal: bool, root: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dQ, dK and dV; `exact`: dQ summed as integers, the same bits every time."""
+    """Return dQ, dK and dV."""
     if not fits(q, k, causal):
         return TILED.backward(q, k, v, o, do, lse, causal, root)
     from lessons.attention.worker import hopper_backward as kernel
 
     shape, (queries, width) = q.shape, q.shape[-2:]
     heads, padded = math.prod(shape[:-2]), block_count(queries, ROWS) * ROWS
-    rows_grid, constants, rows = (padded // ROWS, heads, 1), (width, ROWS, exact), kernel.ROWS.value
-    of_rows, factors = torch.empty((3, heads, padded), dtype=torch.float32, device=q.device).tensor_split((2,))
-    sums = torch.empty(shape, dtype=torch.int32 if exact else torch.float32, device=q.device)
+    rows_grid, constants, rows = (padded // ROWS, heads, 1), (width, ROWS), kernel.ROWS.value
+    of_rows = torch.empty((2, heads, padded), dtype=torch.float32, device=q.device)
+    sums = torch.empty(shape, dtype=torch.float32, device=q.device)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    largest = _largest(k, v, rows_grid) if exact else lse
 
     def prepare() -> Launch:
-        arguments = (o, do, lse, largest, of_rows, factors, sums, queries, padded)
-        return Launch(hopper_rows.prepare, rows_grid, arguments, constants)
+        return Launch(hopper_rows.prepare, rows_grid, (o, do, lse, of_rows, sums, queries, padded), constants)
 
     def one_pass() -> Launch:
         described = [_matrix(x, rows) for x in (q, k, v, do, dk, dv, sums)]
         grid = (block_count(queries, kernel.GROUPS.value * kernel.COLUMNS.value) * heads, 1, 1)
         numbers = (queries, padded, heads, root * math.log2(math.e), root)
-        arguments = (*described, DescribedTensor(of_rows, (rows,), 0), factors, *numbers)
-        return Launch(kernel.backward, grid, arguments, (math.gcd(heads, kernel.SIDE_BY_SIDE), exact), kernel.OPTIONS)
+        arguments = (*described, DescribedTensor(of_rows, (rows,), 0), *numbers)
+        return Launch(kernel.backward, grid, arguments, (math.gcd(heads, kernel.SIDE_BY_SIDE),), kernel.OPTIONS)
 
     def finish() -> Launch:
-        return Launch(hopper_rows.finish, rows_grid, (sums, factors, dq, queries, padded, root), constants)
+        return Launch(hopper_rows.finish, rows_grid, (sums, dq, queries, root), constants)
 
-    launch(("prepare", shape, exact), (o, do, lse, largest, of_rows, sums), prepare)
-    launch(("one pass", shape, exact), (q, k, v, do, dk, dv, sums, of_rows), one_pass)
-    launch(("finish", shape, exact), (sums, of_rows, dq), finish)
+    launch(("prepare", shape), (o, do, lse, of_rows, sums), prepare)
+    launch(("one pass", shape), (q, k, v, do, dk, dv, sums, of_rows), one_pass)
+    launch(("finish", shape), (sums, dq), finish)
     return dq, dk, dv
 
 
-def _largest(k, v, grid: tuple[int, int, int]) -> torch.Tensor:
-    """Return the largest |k| and |row of V|² of each head: (heads, 2)."""
-    queries, width = k.shape[-2:]
-    of_blocks = torch.empty((grid[1], grid[0], 2), dtype=torch.float32, device=k.device)
-    arguments = (k, v, of_blocks, queries)
-    launch(("largest", k.shape), (k, v, of_blocks), lambda: Launch(hopper_rows.largest, grid, arguments, (width, ROWS)))
-    return of_blocks.amax(1)
-
-
 FAST = Kernels(attention_forward, attention_backward)
-FORWARD_ALONE = Kernels(attention_forward, TILED.backward)
-EXACT = Kernels(attention_forward, partial(attention_backward, exact=True))
 
 
 def _matrix(x: torch.Tensor, rows: int) -> DescribedTensor:

@@ -62,8 +62,8 @@ def load_block(tensors, buffers, full, block, first_key, head, heads, padded):
 
 @gluon.jit
 def load_and_add(
-    tensors, K, V, SUMS, FACTORS, buffers, k_buffer, v_buffer, ds_buffer, dq_buffer, barriers, first_key, head, heads,
-    padded, blocks, EXACT: gl.constexpr,
+    tensors, K, V, SUMS, buffers, k_buffer, v_buffer, ds_buffer, dq_buffer, barriers, first_key, head, heads,
+    padded, blocks,
 ):  # fmt: skip
     """The third group: it loads everything, and turns dS into dQ."""
     kv_full, full, empty, ds_full, ds_empty = barriers
@@ -95,12 +95,7 @@ def load_and_add(
         dq = warpgroup_mma_wait(0, deps=(dq,))
         mbarrier.arrive(ds_empty.index(slot), count=1)
         transposed = dq_buffer.index(slot).reshape([ROWS, D]).permute((1, 0))
-        if EXACT:
-            rows = first_key + block * ROWS + gl.arange(0, ROWS, gl.SliceLayout(0, of_dq))
-            factors = gl.load(FACTORS + head.to(gl.int64) * padded + rows)
-            transposed.store((dq * gl.expand_dims(factors, 0)).to(gl.int32))
-        else:
-            transposed.store(dq)
+        transposed.store(dq)
         fence_async_shared()
         add_to_global(SUMS, [head, first_key + block * ROWS, 0], dq_buffer.index(slot))
     tma.store_wait(0)
@@ -182,8 +177,7 @@ def gather_blocks(
 
 @gluon.jit(do_not_specialize=("queries", "padded", "heads"))
 def backward(
-    Q, K, V, dO, dK, dV, SUMS, OF_ROWS, FACTORS, queries, padded, heads, scale, root, HEADS: gl.constexpr,
-    EXACT: gl.constexpr,
+    Q, K, V, dO, dK, dV, SUMS, OF_ROWS, queries, padded, heads, scale, root, HEADS: gl.constexpr,
 ):  # fmt: skip
     """Return causal dK and dV of 128 keys of one head, and add their part of dQ·√d to SUMS.
 
@@ -230,8 +224,8 @@ def backward(
             (
                 load_and_add,
                 (
-                    tensors, K, V, SUMS, FACTORS, buffers, k_buffer, v_buffer, ds_buffer, dq_buffer, barriers,
-                    first_key, head, heads, padded, blocks, EXACT,
+                    tensors, K, V, SUMS, buffers, k_buffer, v_buffer, ds_buffer, dq_buffer, barriers,
+                    first_key, head, heads, padded, blocks,
                 ),
             ),
         ],

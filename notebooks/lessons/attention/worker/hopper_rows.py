@@ -1,7 +1,6 @@
 """What the backward for Hopper needs of every row before its pass, and makes of dQ after it.
 
-dQ is summed where all programs of a head meet, in any order. In float32 its last bits then differ from run to run; sums
-of integers do not depend on the order. So that every sum on the way fits in 32 bits, each row has a factor of its own.
+dQ is summed where all programs of a head meet, in any order: its last bits differ from run to run.
 Grids: blocks of ROWS rows, heads.
 """
 
@@ -11,7 +10,6 @@ import triton
 import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-ONE = tl.constexpr(2.0**30)  # what a row of dQ in integers reaches at most
 
 
 @triton.jit
@@ -21,26 +19,11 @@ def _places(n, D: tl.constexpr, ROWS: tl.constexpr):
     return rows, (tl.program_id(1).to(tl.int64) * n + rows)[:, None] * D + tl.arange(0, D)[None, :]
 
 
-@triton.jit(do_not_specialize=("keys",))
-def largest(K, V, LARGEST, keys, D: tl.constexpr, ROWS: tl.constexpr):
-    """Store the largest |k| and the largest |row of V|² of ROWS keys in LARGEST (heads, blocks, 2)."""
-    rows, at = _places(keys, D, ROWS)
-    k = tl.load(K + at, mask=(rows < keys)[:, None], other=0.0).to(tl.float32)
-    v = tl.load(V + at, mask=(rows < keys)[:, None], other=0.0).to(tl.float32)
-    place = LARGEST + 2 * (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0))
-    tl.store(place, tl.max(tl.max(tl.abs(k), 1), 0))
-    tl.store(place + 1, tl.max(tl.sum(v * v, 1), 0))
-
-
 @triton.jit(do_not_specialize=("queries", "padded"))
-def prepare(
-    O, dO, L, LARGEST, OF_ROWS, FACTORS, SUMS, queries, padded, D: tl.constexpr, ROWS: tl.constexpr,
-    EXACT: tl.constexpr,
-):  # fmt: skip
+def prepare(O, dO, L, OF_ROWS, SUMS, queries, padded, D: tl.constexpr, ROWS: tl.constexpr):
     """Store the log-sum-exp to base 2 and δ = rowsum(dO ∘ O) of `padded` rows a head, and zeros in dQ's SUMS.
 
-    Beyond the last query P will be 0. FACTORS: |Σ P ∘ (dP − δ) · K| is at most max|k| · (|dO| · max|v| + |δ|), as a row
-    of P sums to 1; LARGEST is (heads, 2) here.
+    Beyond the last query P will be 0.
     """
     rows, at = _places(queries, D, ROWS)
     head, there = tl.program_id(1), (rows < queries)[:, None]
@@ -50,19 +33,11 @@ def prepare(
     tl.store(OF_ROWS + head * padded + rows, lse * LOG2_E)
     tl.store(OF_ROWS + (tl.num_programs(1) + head) * padded + rows, delta)
     tl.store(SUMS + at, tl.zeros([ROWS, D], SUMS.dtype.element_ty), mask=there)
-    if EXACT:
-        k, v = tl.load(LARGEST + 2 * head), tl.sqrt(tl.load(LARGEST + 2 * head + 1))
-        bound = k * (tl.sqrt(tl.sum(do * do, 1)) * v + tl.abs(delta))
-        tl.store(FACTORS + head * padded + rows, ONE / tl.maximum(bound, 1e-20))
 
 
-@triton.jit(do_not_specialize=("queries", "padded"))
-def finish(
-    SUMS, FACTORS, dQ, queries, padded, root, D: tl.constexpr, ROWS: tl.constexpr, EXACT: tl.constexpr
-):  # fmt: skip
+@triton.jit(do_not_specialize=("queries",))
+def finish(SUMS, dQ, queries, root, D: tl.constexpr, ROWS: tl.constexpr):
     """Store dQ of its sums; `root` is 1/√d."""
     rows, at = _places(queries, D, ROWS)
-    dq = tl.load(SUMS + at, mask=(rows < queries)[:, None], other=0).to(tl.float32) * root
-    if EXACT:
-        dq = dq / tl.load(FACTORS + tl.program_id(1) * padded + rows)[:, None]
+    dq = tl.load(SUMS + at, mask=(rows < queries)[:, None], other=0.0) * root
     tl.store(dQ + at, dq.to(dQ.dtype.element_ty), mask=(rows < queries)[:, None])

@@ -25,9 +25,7 @@ OWN = {
     "by_hand": by_hand,
     "tiled": tiled,
     "flash": flash.flash,
-    "hopper_forward": hopper.hopper_forward,
     "hopper": hopper.hopper,
-    "hopper_exact": hopper.hopper_exact,
 }
 TORCH = {
     "sdpa_flash": SDPBackend.FLASH_ATTENTION,
