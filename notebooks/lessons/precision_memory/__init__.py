@@ -7,8 +7,8 @@ from lessons.precision_memory.exercises import why_it_stalls
 from lessons.precision_memory.explorer import explore_bits
 from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Timeline, Trial
 from lessons.precision_memory.story import bytes_as_computed, casts, in_one_minute, largest_allocation, leanest
-from lessons.precision_memory.story import ledger_explains, norm_needs, not_half, scale_saves, scaler_agrees, sum_stalls
-from lessons.precision_memory.tables import allocations, gradients, levers, memory, norms, running_sums, scaling
+from lessons.precision_memory.story import ledger_explains, not_half, scale_saves, scaler_agrees, sum_stalls
+from lessons.precision_memory.tables import allocations, gradients, levers, memory, running_sums, scaling
 from lessons.precision_memory.tables import spacing, sums, symptoms, timeline
 
 _PLANS = ("numbers", "scaling", "memory", "timeline", "levers", "trial")

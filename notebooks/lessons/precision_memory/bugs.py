@@ -8,7 +8,6 @@ from __future__ import annotations
 
 SYMPTOMS = {
     "list_of_losses": "the losses of all micro-batches are summed first: each keeps its activations until then",
-    "kept_by_hook": "a forward hook appends every block's output to a list that nobody clears",
     "autocast_around_backward": "autocast stays open over backward and update: its copies of the weights stay, too",
     "metric_keeps_graph": "a metric is collected without detach: each value keeps the graph that made it",
 }
@@ -37,25 +36,6 @@ def list_of_losses(model, batches, optimizer, autocast, metric, watch):
                 metrics.append(metric().item())
             losses.append(loss)
         sum(losses[1:], start=losses[0]).backward()
-        watch.backward_done()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-def kept_by_hook(model, batches, optimizer, autocast, metric, watch):
-    metrics, seen = [], []
-
-    def see(module, inputs, output):
-        seen.append(output)
-
-    for block in model.blocks:
-        block.register_forward_hook(see)
-    for _ in watch.steps():
-        for tokens, targets in batches:
-            with autocast():
-                loss = model(tokens, targets) / len(batches)
-                metrics.append(metric().item())
-            loss.backward()
         watch.backward_done()
         optimizer.step()
         optimizer.zero_grad()

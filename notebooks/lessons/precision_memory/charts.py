@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, own_scales, panels, rows
+from labkit.charts.parts import Layer, beside, own_scales, panels, rows
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -117,7 +117,10 @@ def _scale(ax: Axes, course: pd.DataFrame) -> None:
 
 
 def ledger_chart(*tables: pd.DataFrame) -> Figure:
-    """A row of panels per run, one per precision: bars by item, one per phase and context; diamonds are the peaks."""
+    """A row of panels per run, one per precision: bars by item, one per phase and context; diamonds are the peaks.
+
+    A context that ran out of memory says so in the rows that it did not reach.
+    """
     many = [
         [
             (phase, sequence)
@@ -147,6 +150,9 @@ def ledger_chart(*tables: pd.DataFrame) -> Figure:
             places = [bars.index((row.phase, row.sequence)) for row in of_precision.itertuples()]
             ledgers.held_bars(ax, places, {item: of_precision[item].to_numpy() / scale for item in ITEMS})
             ledgers.peak_marks(ax, places, of_precision["peak"] / scale, size=26)
+            for place, (_, sequence) in enumerate(bars):
+                if place not in places and (precision, sequence) in fact(table, "failed"):
+                    beside(ax, 0, place, fact(table, "failed")[precision, sequence])
             ax.set(title=f"{where(table)}: {PRECISION_NAMES[precision]}", xlabel=f"most memory in use, {unit}")
             axes[0].set_ylabel("phase, context")
             ax.set_xlim(0, 1.06 * max(table["peak"].max(), table["predicted"].max()) / scale)

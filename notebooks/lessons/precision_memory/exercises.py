@@ -206,7 +206,6 @@ def verdict_of(row: dict) -> Verdict:
     growth, after, peak = (units.gib(row[name] / 1024) for name in ("growth", "extra_after_backward", "extra_peak"))
     sentences = {
         "metric_keeps_graph": f"every step leaves {growth} behind, the size of the metrics' probabilities",
-        "kept_by_hook": f"every step leaves {growth} behind, the size of all blocks' outputs",
         "autocast_around_backward": f"at the end of backward {after} too much is held, the size of the bfloat16 copies "
         "of the weights",
         "list_of_losses": f"the peak is {peak} higher and nothing stays: the activations of several micro-batches are "

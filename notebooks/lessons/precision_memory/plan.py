@@ -13,7 +13,7 @@ from lessons.precision_memory.theory.levers import LEVERS
 
 PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast
 SCALINGS = ("float32", "float16", "float16 scaled", "float16 GradScaler", "bfloat16")
-VARIANTS = ("right", "list_of_losses", "kept_by_hook", "autocast_around_backward", "metric_keeps_graph")
+VARIANTS = ("right", "list_of_losses", "autocast_around_backward", "metric_keeps_graph")
 MICRO_BATCHES = 3  # of a trial's step
 CONFIGURATION = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence", "precision", "phase")
 _SHAPE = ("hidden", "inner", "layers", "heads")
@@ -54,20 +54,17 @@ class OneGpu(TransformerPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers(OneGpu):
-    """Sums of 0.01, the dtypes that autocast gives each tensor, and LayerNorm's statistics in each format.
+    """Sums of 0.01, and the dtypes that autocast gives each tensor.
 
-    A point sets experiment ("sums", "dtypes", "norms") and precision.
+    A point sets experiment ("sums", "dtypes") and precision.
     """
 
     steps: int = 1000
-    rows: int = 64  # of each LayerNorm
-    width: int = 768
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         yield {"experiment": "sums", "precision": "float32"}
-        for experiment in ("dtypes", "norms"):
-            for precision in ("float32", "float16", "bfloat16"):
-                yield {"experiment": experiment, "precision": precision}
+        for precision in PRECISIONS:
+            yield {"experiment": "dtypes", "precision": precision}
 
 
 @dataclass(frozen=True, kw_only=True)

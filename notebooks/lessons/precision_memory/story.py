@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Runs = Mapping[str, Any]  # a run by the name of its plan, such as "memory"
 _NEAR = 0.10  # of a peak: what a formula may leave over
 _CLOSE = 0.01  # of a loss or of a tensor's bytes: equal but for rounding
-_WRONG = 0.1  # of a norm: more comes from overflow in some rows, not from rounding
 _LISTED = 8  # allocations that a table shows
 
 
@@ -89,28 +88,6 @@ def _by_hand(same: dict[str, bool]) -> str:
     if wrong := [precision for precision, equal in same.items() if not equal]:
         return f"✘ By hand, some tensor or gradient differs in {listed(wrong)}."
     return "✔ By hand, all tensors and gradients are the same, bit for bit." if same else ""
-
-
-def norm_needs(table: pd.DataFrame) -> Markdown:
-    """Say from which deviation float16 statistics overflow, and how wrong bfloat16's are; takes `norms`."""
-    wrong = ~table["finite"] | (table["error"] > _WRONG)
-    broken = table[(table["precision"] == "float16") & wrong & (table["varied"] == "deviation")]
-    narrow = table[table["precision"] == "bfloat16"]
-    first = "float16 statistics stay finite"
-    if len(broken):
-        some = " in some rows" if broken.loc[broken["input_size"].idxmin(), "finite"] else ""
-        first = f"float16 statistics overflow{some} from a deviation of {broken['input_size'].min():g} on"
-    if narrow.empty or not narrow["finite"].all():
-        return verdict(f"**{first}; bfloat16 statistics are not finite everywhere.**")
-    worst = narrow.loc[narrow["error"].idxmax()]
-    where = f"at a {worst['varied']} of {worst['input_size']:g}"
-    shown = table.pivot_table(index=["varied", "input_size"], columns="precision", values="error")
-    shown = shown.rename_axis(index={"varied": "of the input", "input_size": "is"})
-    return verdict(
-        f"**{first}; bfloat16 statistics are off by up to {units.percent(worst['error'])}** ({where}).",
-        shown.map(lambda error: "not finite" if math.isnan(error) else f"{error:.1e}").reset_index(),
-        summary="Relative error by the format of the statistics; deviations have mean 0, means have deviation 1",
-    )
 
 
 def scaler_agrees(table: pd.DataFrame) -> Markdown:

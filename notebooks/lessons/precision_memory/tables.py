@@ -1,4 +1,4 @@
-"""Rows of lab 07 → tables: sums, casts, norms, gradients and scales; memory by item, levers, symptoms."""
+"""Rows of lab 07 → tables: sums, casts, gradients and scales; memory by item, levers, symptoms."""
 
 from __future__ import annotations
 
@@ -77,13 +77,6 @@ def same_by_hand(run: Run) -> dict[str, bool]:
     return {} if rows.empty else dict(zip(rows["precision"], rows["same"].astype(bool), strict=True))
 
 
-def norms(run: Run) -> pd.DataFrame:
-    """Return one row per precision of LayerNorm's statistics, what is varied, and input: relative error, finite."""
-    columns = ["precision", "varied", "input_size", "error", "finite"]
-    rows = run.entries("norm", columns)[columns]
-    return of_run(rows.astype({"finite": bool}).reset_index(drop=True), run)
-
-
 def gradients(run: Run) -> pd.DataFrame:
     """Return one row per kind (weights, activations) and exponent: the share of the gradients that has it.
 
@@ -123,8 +116,8 @@ def memory(run: Run) -> pd.DataFrame:
     """Return one row per precision, sequence and phase: MiB by item, their sum `predicted`, the peak, unexplained.
 
     The items are those of the phase's fullest moment. The peak is the allocator's; on a CPU, storages are counted.
-    `counted_error`: the largest relative difference between an item by formula and as the tensors hold it. A setting
-    that ran out of memory has a status that says so, and no peak.
+    `counted_error`: the largest relative difference between an item by formula and as the tensors hold it. A phase
+    that ran out of memory, or would have come after it, has no row. Fact `failed`: (precision, sequence) → status.
     """
     rows, counted = run.entries("memory"), run.entries("counted").set_index("point")
     parts = []
@@ -136,7 +129,8 @@ def memory(run: Run) -> pd.DataFrame:
         parts.append(figures | {"peak": row["peak_mib"], "counted_error": error})
     columns = [*BY, *ITEMS, "predicted", "peak", "counted_error"]
     table = with_unexplained(pd.DataFrame(parts, columns=columns))
-    return of_run(table, run, device=run.plan.device)
+    failed = run.rows[run.rows["status"] != "ok"].set_index(["precision", "sequence"])["status"].to_dict()
+    return of_run(table, run, device=run.plan.device, failed=failed)
 
 
 def _counted_error(counted: pd.Series, shape: Any) -> float:
@@ -197,15 +191,13 @@ def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per broken variant: MiB more than the right loop's, and what each bug would hold by formula.
 
     `extra_peak`, `extra_after_backward`: of the last step; `growth`: held after a step more than after the one before.
-    By formula, in MiB: `activations` of a micro-batch, `copies` of the weights, `outputs` of all blocks in a step,
-    `metrics`: what the metrics of a step keep.
+    By formula, in MiB: `activations` of a micro-batch, `copies` of the weights, `metrics`: what those of a step keep.
     """
     rows = run.entries("trial").set_index("variant")
     shape = shape_of(run.plan, precision="bfloat16")
     due = {
         "activations": shape.kept,
         "copies": shape.copies,
-        "outputs": MICRO_BATCHES * shape.layers * shape.tokens * shape.hidden * 4,
         "metrics": MICRO_BATCHES * 2 * shape.tokens * shape.vocabulary * 4,  # probabilities and their logarithms
     }
     table = pd.DataFrame(
@@ -224,8 +216,6 @@ def faults(row: dict) -> list[str]:
     """Return the kinds of fault that a variant's symptoms show."""
     if row["growth"] > 0.5 * row["metrics"]:
         return ["metric_keeps_graph"]
-    if row["growth"] > 0.5 * row["outputs"]:
-        return ["kept_by_hook"]
     if row["extra_after_backward"] > 0.5 * row["copies"]:
         return ["autocast_around_backward"]
     return ["list_of_losses"] if row["extra_peak"] > 0.5 * row["activations"] else []

@@ -49,6 +49,14 @@ def test_ledger(runs):
     checked(precision_memory.ledger_chart(tables[1].query("phase == 'steady step'")))
 
 
+def test_a_step_that_ran_out_of_memory_says_so(recorded):
+    table = precision_memory.memory(replay("h100/precision_memory/memory"))
+    panels = checked(precision_memory.ledger_chart(table, precision_memory.memory(recorded["memory"]))).axes
+    said = [[(text.get_text(), text.xy[1]) for text in ax.texts] for ax in panels]
+    last = len(panels[0].get_yticks()) - 1
+    assert said == [[("out of memory", last)]] * 2 + [[]] * 2, "at 2048 both precisions reach no steady step"
+
+
 @pytest.mark.slow
 def test_timeline(runs):
     lines = [[precision_memory.timeline(run, name) for name in PRECISIONS] for run in runs("timeline")]

@@ -73,22 +73,6 @@ def test_casts(recorded, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({}, "overflow from a deviation of 256 on; bfloat16 statistics are off by up to 15 %** (at a mean of 1024)"),
-        ({"finite": True}, "stay finite"),
-        ({"finite": True, "error": 0.2}, "overflow in some rows from a deviation of 256 on"),
-        ({"finite": False}, "bfloat16 statistics are not finite everywhere"),
-    ],
-)
-def test_norm_needs(change, said):
-    columns = ["precision", "varied", "input_size", "error", "finite"]
-    rows = [("bfloat16", "mean", 1024.0, 0.15, True), ("float16", "deviation", 256.0, NAN, False)]
-    table = made([dict(zip(columns, row, strict=True)) | change for row in rows])
-    assert said in precision_memory.norm_needs(table).data
-
-
 def course(scale: float = 4.0, loss: float = 2.0, zero: float = 0.15) -> pd.DataFrame:
     ways = {"float16": zero, "float16 scaled": 0.0, "float16 GradScaler": 0.0, "float32": 0.0, "bfloat16": 0.0}
     rows = [

@@ -1,4 +1,4 @@
-"""Small experiments with numbers: sums in four combinations of dtypes, what autocast casts, LayerNorm's statistics."""
+"""Small experiments with numbers: sums in four combinations of dtypes, what autocast casts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from torch.nn import functional
 from labkit.engine.worker import Worker
 from lessons.precision_memory.theory.floats import VALUE
 
-_SCALES = tuple(2.0**power for power in range(-16, 17, 2))
-_MEANS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
-
 
 def run_experiment(worker: Worker, point: SimpleNamespace) -> None:
     """Append the rows of the point's experiment."""
-    {"sums": record_sums, "dtypes": record_dtypes, "norms": record_norm_errors}[point.experiment](worker, point)
+    {"sums": record_sums, "dtypes": record_dtypes}[point.experiment](worker, point)
 
 
 def record_sums(worker: Worker, _point: SimpleNamespace) -> None:
@@ -101,34 +98,3 @@ def record_dtypes(worker: Worker, point: SimpleNamespace) -> None:
         pairs = zip([*ours.values(), *our_gradients], [*made.values(), *gradients], strict=True)
         same = all(our.dtype == other.dtype and torch.equal(our, other) for our, other in pairs)
         worker.record(entry="by hand", same=same)
-
-
-def record_norm_errors(worker: Worker, point: SimpleNamespace) -> None:
-    """Append a row per input: how wrong a LayerNorm is whose statistics are rounded to the point's precision.
-
-    The input is rounded to the format first, and the reference is float64's LayerNorm of that: what counts is the
-    error of the norm itself. Inputs: deviations of 2^−16 to 2^16 around 0, and deviations of 1 around a mean. For
-    float32 statistics the input has bfloat16's few digits, as under autocast. `error` is relative, of the root mean
-    square; infinite where the result is not finite.
-    """
-    statistics = getattr(torch, point.precision)
-    given = torch.bfloat16 if point.precision == "float32" else statistics
-    generator = torch.Generator().manual_seed(point.seed)
-    noise = torch.randn(worker.plan.rows, worker.plan.width, generator=generator)
-    inputs = [("deviation", scale, noise * scale) for scale in _SCALES] + [("mean", m, noise + m) for m in _MEANS]
-    for varied, size, x in inputs:
-        x = x.to(worker.device).to(given)
-        if not torch.isfinite(x).all():
-            continue
-        right = functional.layer_norm(x.double(), x.shape[-1:])
-        ours = layer_norm_in(x.to(statistics)).double()
-        error = ((ours - right).square().mean() / right.square().mean()).sqrt().item()
-        finite = bool(torch.isfinite(ours).all()) and ours.abs().sum() > 0
-        worker.record(entry="norm", varied=varied, input_size=size, error=error if finite else None, finite=finite)
-
-
-def layer_norm_in(x: torch.Tensor) -> torch.Tensor:
-    """Return LayerNorm of the rows of x, every intermediate result rounded to the dtype of x."""
-    centred = x - x.mean(-1, keepdim=True)
-    variance = (centred * centred).mean(-1, keepdim=True)
-    return centred * torch.rsqrt(variance + 1e-5)
