@@ -14,53 +14,48 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OF_GPUS = {
-    "utilisation_percent": ("GPU utilisation", "%", 1.0),
-    "sm_clock_mhz": ("SM clock", "MHz", 1.0),
-    "power_w": ("power", "W", 1.0),
-    "memory_mib": ("memory in use", "GiB", 1 / 1024),
-    "nvlink_tx_gb_per_s": ("sent over NVLink", "GB/s", 1.0),
-    "pcie_rx_gb_per_s": ("received over PCIe", "GB/s", 1.0),
+    "utilisation_percent": ("GPU utilisation", "%"),
+    "sm_clock_mhz": ("SM clock", "MHz"),
+    "power_w": ("power", "W"),
 }
 OF_HOST = {
-    "cpu_percent": ("load of all cores", "%", 1.0),
-    "cpu_pressure_percent": ("time in which a process waited for a core", "%", 1.0),
-    "memory_available_gib": ("memory available", "GiB", 1.0),
+    "cpu_percent": ("load of all cores", "%"),
+    "cpu_pressure_percent": ("time in which a process waited for a core", "%"),
+    "memory_available_gib": ("memory available", "GiB"),
 }
-NOT_COUNTED = {"nvlink_tx_gb_per_s": "no traffic was counted: none was sent, or the driver does not count it"}
-SHOWN = ("utilisation_percent", "sm_clock_mhz", "power_w")
-ALWAYS_FROM_ZERO = ("utilisation_percent", "power_w", "memory_mib", "nvlink_tx_gb_per_s", "pcie_rx_gb_per_s", *OF_HOST)
+ALWAYS_FROM_ZERO = ("power_w", *OF_HOST)
 PERCENT = 122.0  # end of an axis of percentages: the points' numbers stand above a line at 100 %
 MOST_NUMBERS = 16  # of points that are written above their spans
 
 
-def conditions_chart(conditions: Conditions, *, shown: tuple[str, ...] = ()) -> Figure:
+def conditions_chart(conditions: Conditions) -> Figure:
     """The GPUs' utilisation, clock and power over the run, one line per GPU; without GPUs, the load of the host.
 
     Grey spans are the run's points. Throttled looks are crosses on the clock's line, which the legend explains; the
-    dashed line is the power cap. `shown` names other columns of `conditions.table()`. What was not measured leaves an
-    empty panel that says so. Call it with `run.conditions()`.
+    dashed line is the power cap. What was not measured leaves an empty panel that says so. Call it with
+    `run.conditions()`.
     """
     table = conditions.table()
     on_gpus = bool(table["gpu"].notna().any())
     shown_as = OF_GPUS | OF_HOST
-    columns = shown or (SHOWN if on_gpus else tuple(name for name in OF_HOST if table[name].notna().any()))
+    columns = tuple(OF_GPUS) if on_gpus else tuple(name for name in OF_HOST if table[name].notna().any())
     columns = columns or ("cpu_percent",)
     figure, grid = canvas.canvas(1, len(columns), height=1.1 + 1.35 * len(columns), sharex=True, squeeze=False)
     axes = list(grid[:, 0])
     for ax, column in zip(axes, columns, strict=True):
-        title, unit, scale = shown_as[column]
+        title, unit = shown_as[column]
         ax.set(title=title if ax is not axes[0] else f"{conditions.run}: {title}", ylabel=unit)
         ax.grid(axis="y")
-        _lines(ax, table, column, scale)
+        _lines(ax, table, column)
         _set_limits(ax, column)
         if table.empty or not table[column].notna().any():
-            why = conditions.missing or NOT_COUNTED.get(column, "not measured: this machine does not count it")
+            why = conditions.missing or "not measured: this machine does not count it"
             ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color=canvas.QUIET, fontsize=8)
             ax.set_yticks([])
             ax.set_xticks([])
     if on_gpus:
-        _mark_throttling(axes, columns, table)
-        _power_cap(axes, columns, conditions)
+        _mark_throttling(axes[columns.index("sm_clock_mhz")], table)
+        _power_cap(axes[columns.index("power_w")], conditions)
     _points(axes, conditions)
     axes[-1].set(xlabel="seconds since the first look", xlim=(0, _end_s(table, conditions)))
     if any(ax.get_legend_handles_labels()[1] for ax in axes):
@@ -68,17 +63,15 @@ def conditions_chart(conditions: Conditions, *, shown: tuple[str, ...] = ()) -> 
     return canvas.finish(figure, conditions.source)
 
 
-def _lines(ax: Axes, table: pd.DataFrame, column: str, scale: float) -> None:
+def _lines(ax: Axes, table: pd.DataFrame, column: str) -> None:
     rows = table[table[column].notna()]
     if column in OF_HOST:
-        ax.plot(rows["at_s"], rows[column] * scale, color=canvas.MEASURED, marker=".", markersize=3, lw=1.2)
+        ax.plot(rows["at_s"], rows[column], color=canvas.MEASURED, marker=".", markersize=3, lw=1.2)
         return
     for index, (gpu, of_gpu) in enumerate(rows.groupby("gpu")):
         style: dict[str, Any] = {"color": canvas.SERIES[index % len(canvas.SERIES)], "marker": ".", "markersize": 3}
         # A gap stays a gap: a GPU that did not answer is not joined over the time in which it was silent.
-        values = of_gpu.set_index("at_s")[column] * scale
-        if not column.endswith("_gb_per_s"):  # traffic is read in turns, not at every look
-            values = values.reindex(table["at_s"].drop_duplicates())
+        values = of_gpu.set_index("at_s")[column].reindex(table["at_s"].drop_duplicates())
         ax.plot(values.index, values, lw=1.2, label=f"GPU {int(str(gpu).partition('.')[0])}", **style)
 
 
@@ -91,24 +84,20 @@ def _set_limits(ax: Axes, column: str) -> None:
         ax.set_ylim(0, 1.12 * max(ax.get_ylim()[1], 1e-9))
 
 
-def _mark_throttling(axes: list[Axes], columns: tuple[str, ...], table: pd.DataFrame) -> None:
-    if "sm_clock_mhz" not in columns:
-        return
+def _mark_throttling(ax: Axes, table: pd.DataFrame) -> None:
     rows = table[table["throttle_reasons"].map(bool, na_action="ignore").eq(True) & table["sm_clock_mhz"].notna()]
     if len(rows):
         reasons = ", ".join(sorted({reason for names in rows["throttle_reasons"] for reason in names}))
         style = {"ls": "", "marker": "x", "color": canvas.INK, "markersize": 5, "label": f"throttled: {reasons}"}
-        axes[columns.index("sm_clock_mhz")].plot(rows["at_s"], rows["sm_clock_mhz"], **style)
+        ax.plot(rows["at_s"], rows["sm_clock_mhz"], **style)
 
 
-def _power_cap(axes: list[Axes], columns: tuple[str, ...], conditions: Conditions) -> None:
-    caps = {gpu.power_limit_w for gpu in conditions.before.gpus if gpu.power_limit_w is not None}
-    if "power_w" in columns and caps:
-        ax = axes[columns.index("power_w")]
-        for index, cap in enumerate(sorted(caps)):
-            label = "power cap" if not index else None
-            ax.axhline(cap, color=canvas.QUIET, ls=(0, (4, 3)), lw=1, label=label)
-        ax.set_ylim(0, 1.12 * max(max(caps), ax.get_ylim()[1] / 1.12))
+def _power_cap(ax: Axes, conditions: Conditions) -> None:
+    caps = sorted({gpu.power_limit_w for gpu in conditions.before.gpus if gpu.power_limit_w is not None})
+    for index, cap in enumerate(caps):
+        ax.axhline(cap, color=canvas.QUIET, ls=(0, (4, 3)), lw=1, label=None if index else "power cap")
+    if caps:
+        ax.set_ylim(0, 1.12 * max(caps[-1], ax.get_ylim()[1] / 1.12))
 
 
 def _points(axes: list[Axes], conditions: Conditions) -> None:

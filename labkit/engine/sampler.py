@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import threading
@@ -17,7 +16,7 @@ from labkit.engine.json_lines import open_to_append, read_lines
 from labkit.engine.run import Run
 from labkit.node import Gpu, host
 from labkit.node.conditions import Conditions, RankState, Snapshot
-from labkit.node.counters import SLOW, Counters
+from labkit.node.counters import Counters
 from labkit.node.gpus import nvml
 
 CONDITIONS = "LABKIT_CONDITIONS"  # environment variable: 0 measures no conditions, which tells what they cost
@@ -66,28 +65,23 @@ class Sampler:
     def _sample_until_over(self, counters: list[Counters]) -> None:
         earlier = self._run.kept_conditions()
         wall, clock = time.time(), time.monotonic()
-        began = replace(Conditions(), began_unix_s=round(wall, 3), began_monotonic_s=clock)
+        began = Conditions(began_monotonic_s=clock)
         conditions = earlier if earlier.began_monotonic_s is not None else began
         if conditions is began:
             conditions = replace(began, before=_snapshot(counters))
             self._note_slices(conditions.before)
             self._run.keep_conditions(conditions.to_json())
         start, earlier_costs = conditions.began_monotonic_s or clock, conditions.sampling
-        slow = itertools.cycle([(counter, name) for counter in counters for name in SLOW] or [None])
         with suppress(OSError), open_to_append(self._run.samples_file) as file:  # the disk may be full
             for at_s in self._ticks(start):
-                for sample in self._sample(counters, at_s, next(slow)):
+                for sample in self._sample(counters, at_s):
                     file.write(json.dumps(sample) + "\n")
         self._over.wait()
         moved = (time.time() - wall) - (time.monotonic() - clock)
         if abs(moved) > JUMP_SECONDS:
             self._note(f"the wall clock moved by {moved:+.0f} s during the run: its dates may be wrong")
         after = replace(_snapshot(counters), ranks=self._ranks("finished"))
-        costs = {
-            "samples": self._samples_taken,
-            "cpu_seconds": self._spent,
-            "ends_cpu_seconds": time.thread_time() - self._spent,
-        }
+        costs = {"samples": self._samples_taken, "cpu_seconds": self._spent}
         self._run.keep_conditions(
             replace(
                 conditions,
@@ -116,14 +110,12 @@ class Sampler:
             if self._over.wait(begun + pause - time.monotonic()):
                 return
 
-    def _sample(
-        self, counters: list[Counters], at_s: float, slow: tuple[Counters, str] | None
-    ) -> Iterator[dict[str, Any]]:
-        """Yield what host and GPUs show now; of one GPU also a counter that takes long, in turns."""
+    def _sample(self, counters: list[Counters], at_s: float) -> Iterator[dict[str, Any]]:
+        """Yield what host and GPUs show now."""
         if self._samples_taken:  # nothing has been counted at the first look
             yield {"at_s": at_s, "gpu": None, **host.sample()}
         for counter in counters:
-            index, sample = counter.gpu.index, counter.sample(slow[1] if slow and slow[0] is counter else "")
+            index, sample = counter.gpu.index, counter.sample()
             if sample:
                 yield {"at_s": at_s, "gpu": index, **sample}
             elif index not in self._silent:

@@ -5,7 +5,7 @@
     network.py     network cards and the rate of their links
     occupancy.py   which process of which user holds how much GPU memory
     topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
-    counters.py    what the driver counts of one GPU: clocks, power, traffic, errors
+    counters.py    what the driver counts of one GPU: clocks, power, errors
     host.py        load, pressure, quota and memory of the host
     conditions.py  a run's state of host and GPUs before, during and after, as its files hold it
     comparability.py  key figures of conditions, and what differs between two runs

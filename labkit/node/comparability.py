@@ -45,11 +45,11 @@ def key_conditions(conditions: Conditions) -> dict[str, float | str]:
     """Return the key figures of a run's conditions, name (with its unit) → value; what is not known is left out.
 
     enqueue_us, python_call_ns: of the slowest rank. pinned_copy_gb_per_s: all ranks together. Of before and after, the
-    better value counts: one disturbed look must not condemn a run. sm_clock_mhz, power_w: medians over looks at busy
-    GPUs. throttled_percent: share of the points' time in which power or heat lowered the clock of the GPU that it
-    lowered longest, as the driver counts it, else share of the looks at busy GPUs, of at least ten; throttle_reasons.
-    temperature_c: the highest. other_processes: on all GPUs of the run, before or after. cpu_pressure_percent,
-    cpu_percent: medians. *_errors: added during the run. driver, torch: versions.
+    better value counts: one disturbed look must not condemn a run. sm_clock_mhz: median over looks at busy GPUs.
+    throttled_percent: share of the points' time in which power or heat lowered the clock of the GPU that it lowered
+    longest, as the driver counts it, else share of the looks at busy GPUs, of at least ten; throttle_reasons.
+    temperature_c: the highest. other_processes: on all GPUs of the run, before or after. cpu_pressure_percent: median.
+    *_errors: added during the run. driver, torch: versions.
     """
     values = {
         **conditions.machine,
@@ -59,17 +59,12 @@ def key_conditions(conditions: Conditions) -> dict[str, float | str]:
         **_while_busy(conditions),
         **_counted_throttling(conditions),
         "power_limit_w": _gpu_reading(conditions, "power_limit_w", min),
-        "pcie_generation_most": _gpu_reading(conditions, "pcie_generation_most", min),
-        "pcie_width": _gpu_reading(conditions, "pcie_width", min),
-        "nvlinks_up": _gpu_reading(conditions, "nvlinks_up", min),
         "other_processes": _gpu_reading(conditions, "other_processes", max),
         "ecc_uncorrected_errors": _counter_growth(conditions, "ecc_uncorrected"),
         "nvlink_errors": _counter_growth(conditions, "nvlink_errors"),
         "cores": conditions.before.host.cores or conditions.machine.get("cores"),
         "cgroup_quota_cores": conditions.before.host.cgroup_quota_cores,
-        "cpu_percent": _median_of_known(sample.get("cpu_percent") for sample in conditions.samples),
         "cpu_pressure_percent": _median_of_known(sample.get("cpu_pressure_percent") for sample in conditions.samples),
-        "governor": conditions.before.host.governor,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -155,7 +150,6 @@ def _while_busy(conditions: Conditions) -> dict[str, Any]:
     temperatures = [sample["temperature_c"] for sample in conditions.samples if "temperature_c" in sample]
     return {
         "sm_clock_mhz": _median_of_known(sample.get("sm_clock_mhz") for sample in busy),
-        "power_w": _median_of_known(sample.get("power_w") for sample in busy),
         "throttled_percent": 100 * sum(map(bool, reasons_seen)) / len(reasons_seen)
         if len(reasons_seen) >= LEAST_LOOKS
         else None,

@@ -5,19 +5,17 @@ A run's folder holds two files, which labkit.engine.run_folder names.
 `conditions.json` is one object:
 
     version        1
-    began_unix_s, began_monotonic_s  both clocks at the first look; the second is the clock of a worker's events
+    began_monotonic_s  the clock of a worker's events at the first look
     seconds        time from the first look to the last one, by the monotonic clock
     before, after  {"host": {…}, "gpus": [{…}, …], "ranks": [{…}, …]}: fields of HostState, GpuState and RankState
     points         [{"point", "began_s", "ended_s"}, …]: when rank 0 measured each point, in seconds as above
-    sampling       {"samples", "cpu_seconds", "ends_cpu_seconds"}: looks during the run, their processor time, and that
-                   of the first and the last look
+    sampling       {"samples", "cpu_seconds"}: looks during the run, and their processor time
     notes          sentences about what could not be read
 
 `samples.jsonl` is the time series: one object per look and device, with `at_s` (seconds since the first look), `gpu`
 (index; null for the host), and as far as they are known:
 
-    a GPU     utilisation_percent, memory_mib, power_w, sm_clock_mhz, temperature_c, throttle_reasons (names),
-              pcie_rx_gb_per_s (received), nvlink_tx_gb_per_s (sent, from the first traffic on that the driver counts)
+    a GPU     utilisation_percent, memory_mib, power_w, sm_clock_mhz, temperature_c, throttle_reasons (names)
     the host  cpu_percent (of all cores), cpu_pressure_percent, memory_available_gib
 
 A counter that the machine does not have is absent from the files and None or NaN when read, never zero.
@@ -44,8 +42,6 @@ SAMPLE_COLUMNS = (
     "sm_clock_mhz",
     "temperature_c",
     "throttle_reasons",
-    "pcie_rx_gb_per_s",
-    "nvlink_tx_gb_per_s",
     "cpu_percent",
     "cpu_pressure_percent",
     "memory_available_gib",
@@ -57,12 +53,11 @@ class HostState:
     """The host at one moment; None where the system does not tell.
 
     cores: those that the process may use. cpu_pressure_percent: share of the last 10 s in which a process waited for a
-    core (PSI). governor: of the first core's frequency. cgroup_quota_cores: cores that the control group may use.
+    core (PSI). cgroup_quota_cores: cores that the control group may use.
     """
 
     cores: int | None = None
     cpu_pressure_percent: float | None = None
-    governor: str | None = None
     cgroup_quota_cores: float | None = None
     memory_available_gib: float | None = None
 
@@ -71,7 +66,7 @@ class HostState:
 class GpuState:
     """One GPU at one moment; None where the driver does not tell.
 
-    pcie_generation_most: the best that GPU and slot agree on. throttle_reasons: names, as in REASONS of counters.py; ()
+    throttle_reasons: names, as in REASONS of counters.py; ()
     where the clock is free. ecc_uncorrected: errors since the driver was loaded. nvlink_errors: recoveries of all links
     (packets that a link repeats by itself are normal, and not counted). other_processes: those on the GPU that belong
     to no run of this kernel. *_throttled_s: time for which power or heat lowered the clock since the driver was loaded.
@@ -86,9 +81,6 @@ class GpuState:
     utilisation_percent: float | None = None
     memory_mib: float | None = None
     ecc_uncorrected: int | None = None
-    pcie_generation_most: int | None = None
-    pcie_width: int | None = None
-    nvlinks_up: int | None = None
     nvlink_errors: int | None = None
     other_processes: int | None = None
     power_throttled_s: float | None = None
@@ -130,7 +122,6 @@ class Conditions:
 
     before: Snapshot = field(default_factory=Snapshot)
     after: Snapshot = field(default_factory=Snapshot)
-    began_unix_s: float | None = None
     began_monotonic_s: float | None = None
     seconds: float | None = None
     points: tuple[dict[str, Any], ...] = ()
@@ -174,7 +165,6 @@ def parse(text: str, samples: Iterable[dict[str, Any]] = ()) -> Conditions:
         return Conditions(
             before=_snapshot(content.get("before", {})),
             after=_snapshot(content.get("after", {})),
-            began_unix_s=_number(content.get("began_unix_s")),
             began_monotonic_s=_number(content.get("began_monotonic_s")),
             seconds=_number(content.get("seconds")),
             points=tuple(dict(point) for point in content.get("points", [])),

@@ -19,7 +19,6 @@ def state(root: Path = ROOT) -> HostState:
     return HostState(
         cores=len(os.sched_getaffinity(0)),
         cpu_pressure_percent=cpu_pressure(root),
-        governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         cgroup_quota_cores=cgroup_quota(root),
         memory_available_gib=_available_gib(),
     )

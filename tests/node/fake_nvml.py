@@ -37,37 +37,22 @@ class FakeNvml:
             "nvmlDeviceGetPowerUsage": lambda h: 612_500,
             "nvmlDeviceGetClockInfo": lambda h, kind: {pynvml.NVML_CLOCK_SM: 1755}[kind],
             "nvmlDeviceGetCurrentClocksEventReasons": lambda h: self.reasons,
-            "nvmlDeviceGetFieldValues": self.fields,
             "nvmlDeviceGetTotalEccErrors": lambda h, kind, scope: 2 * kind,
-            "nvmlDeviceGetCurrPcieLinkWidth": lambda h: 8,
             "nvmlDeviceGetNvLinkErrorCounter": self.link_errors,
             "nvmlDeviceGetViolationStatus": lambda h, policy: SimpleNamespace(
                 violationTime=2_500_000_000 * (1 - policy)
             ),
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [],
-            "nvmlDeviceGetPcieThroughput": lambda h, direction: 55_000_000 * direction,
             "nvmlSystemGetDriverVersion": lambda: "580.95.05",
             "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         }
 
     reasons = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonGpuIdle
-    counted_kib = 0  # over all NVLinks, either direction
 
     def utilisation(self, handle):
         if "mig" in handle:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return SimpleNamespace(gpu=97, memory=40)
-
-    def fields(self, handle, wanted):
-        """NVLink's counters have 64 bits, PCIe's are not supported."""
-        values = []
-        for field, _ in wanted:
-            known = field == pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
-            status = pynvml.NVML_SUCCESS if known else pynvml.NVML_ERROR_NOT_SUPPORTED
-            kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
-            value = SimpleNamespace(ullVal=self.counted_kib)
-            values.append(SimpleNamespace(nvmlReturn=status, valueType=kind, value=value))
-        return values
 
     def link_errors(self, handle, link, kind):
         if link >= 18:
