@@ -8,7 +8,6 @@ from types import ModuleType
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import of_source
 from labkit.repository import LESSONS, PUBLISHED
 from labkit.story.claims import claims_text
 from labkit.story.words import as_table
@@ -31,18 +30,12 @@ def claims_of(name: str) -> pd.DataFrame:
     return claims_table(read_claims(LESSONS / name / "claims.csv"), figures)
 
 
-def all_claims() -> pd.DataFrame:
-    """Return the claims of all labs as one table, with a first column `lab`."""
-    table = pd.concat([claims_of(name).assign(lab=name) for name in labs_with_claims()], ignore_index=True)
-    return of_source(table[["lab", *table.columns.drop("lab")]], "published reports · recomputed")
+def show_claims(lab: ModuleType) -> Markdown:
+    """Return the claims of a lab with their verdicts and, below them, the reasons that are needed.
 
-
-def show_claims(lab: ModuleType | None = None) -> Markdown:
-    """Return the claims of a lab, or of all labs, with their verdicts and, below them, the reasons that are needed.
-
-    A lab's claims that are not chosen for its notebook stand folded at the end.
+    Claims that are not chosen for its notebook stand folded at the end.
     """
-    return claims_text(all_claims() if lab is None else claims(lab))
+    return claims_text(claims(lab))
 
 
 def published_reports() -> Markdown:

@@ -23,6 +23,7 @@ from labkit.batch.pages import loaded_addresses
 from labkit.report.first_page import duration, write_first_page
 from labkit.report.record import Machine, Record
 from labkit.repository import chosen_notebooks
+from labkit.story.claims import VERDICTS
 from labkit.tables.claims import Figures, claims_table
 
 FIGURE = """
@@ -353,9 +354,9 @@ def test_the_report_has_a_page_of_all_claims(folder):
     assert loaded_addresses(shown) == []
     assert "Of 3 claims 1 hold, 1 do not hold, and 1 cannot be decided" in shown
     assert "the rate is &lt;b&gt;high&lt;/b&gt;" in shown and "<b>high" not in shown
-    assert shown.count("5 GB") == 4 and "0.500 GB" in shown
+    assert "0.500 GB" in shown
     assert "sharding 0 &amp; &lt;more&gt;." in shown and "pipeline 1 &amp;" in shown and "pipeline 0" not in shown
-    assert [shown.count(f'class="result {verdict}"') for verdict in ("ok", "failed", "interrupted")] == [1, 1, 1]
+    assert [shown.count(f"<td>{verdict}</td>") for verdict in VERDICTS.values()] == [1, 1, 1]
     (report / "claims.html").unlink()
     run(folder, "--report-only")
     assert (report / "claims.html").exists()

@@ -6,7 +6,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-import pandas as pd
+from nbconvert.filters import markdown2html
 
 from labkit.batch.pages import write_glossary, write_notebook_page
 from labkit.card.publish import print_result, publish_card
@@ -15,9 +15,8 @@ from labkit.report.first_page import write_first_page
 from labkit.report.kept_reports import RECORD, executed_file, page_file
 from labkit.report.page import write_page
 from labkit.report.record import FAILED, OK, Outcome, Record
-from labkit.story.claims import HEADS, VERDICTS, cells_of
+from labkit.story.claims import claims_text
 
-CLASS_OF_VERDICT = {True: "ok", False: "failed", None: "interrupted"}
 INTRODUCTION = (
     "Each row is a claim of a published report: the figure that it prints, and the figure that this workbook "
     "recomputes from a formula, from other published figures, or from a recorded run. Reasons follow for claims that "
@@ -66,7 +65,7 @@ def write_claims(path: Path) -> None:
     for lab in labs_with_claims():
         try:
             tables.append(claims_of(lab))
-            sections.append(_claims_section(lab, tables[-1]))
+            sections.append(f"<h2>{escape(lab)}</h2>{markdown2html(str(claims_text(tables[-1]).data))}")
         except Exception as error:
             why = f"not recomputed: {type(error).__name__}: {error}"
             sections.append(f'<h2>{escape(lab)}</h2><div class="why">{escape(why)}</div>')
@@ -80,24 +79,3 @@ def write_claims(path: Path) -> None:
 <p class="lead">{escape(INTRODUCTION)}<br>{escape(counts)}.</p>
 {"".join(sections)}"""
     write_page(body, path)
-
-
-def _claims_section(lab: str, table: pd.DataFrame) -> str:
-    *names, verdict = HEADS
-    heads = "".join(f"<th>{escape(head)}</th>" for head in names) + f'<th class="result">{escape(verdict)}</th>'
-    records = table.to_dict("records")
-    reasons = "".join(
-        f"<li><em>{escape(row['says'])}</em> ({escape(row['report'])}): {escape(row['reason'])}</li>"
-        for row in records
-        if row["holds"] is not True
-    )
-    return f"""<h2>{escape(lab)}</h2>
-<table><thead><tr>{heads}</tr></thead>
-<tbody>{"".join(map(_claim_row, records))}</tbody></table>
-<ul>{reasons}</ul>
-"""
-
-
-def _claim_row(row: dict) -> str:
-    cells = "".join(f"<td>{escape(text)}</td>" for text in cells_of(row))
-    return f'<tr>{cells}<td class="result {CLASS_OF_VERDICT[row["holds"]]}">{VERDICTS[row["holds"]]}</td></tr>\n'

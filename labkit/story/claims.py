@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ def claims_text(table: pd.DataFrame) -> Markdown:
     """Return the claims of `labkit.tables.claims.claims_table` as Markdown: the chosen ones, then the others, folded.
 
     Each part is a table with verdicts, then reasons for the claims that do not hold, that cannot be decided, or that
-    ask for it: one reason for reports that say the same. A column `lab`, where there is one, comes first.
+    ask for it: one reason for reports that say the same.
     """
     chosen = table["chosen"].astype(bool)
     parts = [_with_reasons(table[chosen])]
@@ -29,31 +30,28 @@ def claims_text(table: pd.DataFrame) -> Markdown:
 
 
 def _with_reasons(table: pd.DataFrame) -> str:
-    heads = ["lab", *HEADS] if "lab" in table else HEADS
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    for row in table.to_dict("records"):
-        cells = [*cells_of(row), VERDICTS[row["holds"]]]
-        lines.append(f"| {' | '.join([row['lab'], *cells] if 'lab' in row else cells)} |")
+    lines = [f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
+    lines += [f"| {' | '.join(_cells(row))} |" for row in table.to_dict("records")]
     held = sum(holds is True for holds in table["holds"])
     lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
     reports: dict[tuple[str, str], list[str]] = {}
     for row in table.to_dict("records"):
         if row["holds"] is not True:
             reports.setdefault((row["says"], row["reason"]), []).append(row["report"])
-    lines += [f"- *{says}* ({listed(names)}): {reason}" for (says, reason), names in reports.items()]
+    lines += [
+        escape(f"- *{says}* ({listed(names)}): {reason}", quote=False) for (says, reason), names in reports.items()
+    ]
     return "\n".join(lines)
 
 
-def cells_of(row: dict[str, Any]) -> list[str]:
-    """Return what a reader sees of a claim before its verdict: report and place, words, printed and recomputed figure.
-
-    The recomputed figure is followed by what it is, if the claim says that.
-    """
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Return a claim's cells: report and place, words, printed figure, recomputed one with what it is, verdict."""
     printed = _figure(row["printed"], row["unit"], 6)
     recomputed = _figure(row["recomputed"], row["unit"], row["digits"])
     meaning = f": {row['recomputes']}" if row["recomputes"] else ""
     report = f"{row['report']}, {row['where']}" if row["where"] else row["report"]
-    return [report, row["says"], printed, recomputed + meaning]
+    texts = [report, row["says"], printed, recomputed + meaning, VERDICTS[row["holds"]]]
+    return [escape(text, quote=False) for text in texts]
 
 
 def _figure(value: float | str | None, unit: str, digits: int) -> str:

@@ -1,13 +1,10 @@
 """Rows of lab 00 → tables, on run folders made by hand: who is there, start-up, what a launch costs, all targets."""
 
 import json
-import shutil
 
 import pytest
 from made import CPU, broadcast_run, copies_run, cost_run, gpu_node, hello_run, small_broadcast
 
-from labkit.engine.run import Run
-from labkit.node.conditions import Conditions, GpuState, RankState, Snapshot
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tools.scorecard import scorecard
@@ -118,25 +115,8 @@ def test_scorecard_of_all_labs(tmp_path):
     ]
     card = scorecard(runs)
     of_targets = ["lab", "target", "measured", "goal", "unit", "met"]
-    assert list(card.columns) == [*of_targets, "machine", "run", "conditions", "reason"]
+    assert list(card.columns) == [*of_targets, "machine", "run", "reason"]
     assert card["lab"].value_counts().to_dict() == {"start": 4, "topology": 3, "broadcast": 3}
     assert card["met"].all()
     assert list(scorecard([]).columns) == list(card.columns)
     assert set(card["run"]) == {"cost", "copies", "broadcast"}
-    assert set(card["conditions"]) == {"–"}, "no target is measured by two runs"
-
-
-def test_runs_that_measure_the_same_target_are_compared_by_their_conditions(tmp_path):
-    runs = {"first": broadcast_run(tmp_path / "first")}
-    for name in ("again", "disturbed", "unknown"):
-        runs[name] = Run(shutil.copytree(runs["first"].folder, tmp_path / name))
-    for name, run in runs.items():
-        look = Snapshot(ranks=(RankState(0, 40.0, 7.5),), gpus=(GpuState(0, other_processes=int(name == "disturbed")),))
-        if name != "unknown":
-            run.conditions_file.write_text(Conditions(before=look, after=look, seconds=1.0).to_json())
-    card = scorecard(runs.values()).groupby("run")["conditions"].agg(set)
-    assert card["first"] == {"–"}
-    assert card["again"] == {"comparable"}
-    assert card["unknown"] == {"not known", "comparable"}, "no condition changes a verdict on the data's values"
-    (word,) = card["disturbed"] - {"comparable"}
-    assert "other processes on a GPU is 1 in this run and 0 in first" in word
