@@ -1,18 +1,7 @@
-"""labkit: the thin package under the workbook.
+"""labkit: the package under the workbook.
 
 A run crosses a wall: the notebook's kernel on one side, torchrun's worker processes (one a GPU) on the other. Only two
 things cross it: a plan, inward, and rows, outward.
-
-    engine/   a plan in, a table out: launch, replay, Run
-    node/     what this machine is, and what it can do at best: here, against_limit
-    theory/   what can be said before anything runs
-    worker/   what several labs' workers need
-    tables/   rows → tables, and what published reports printed: published("broadcast")
-    charts/   the canvas, the palette, and the parts of figures
-    story/    words, units, names, and sentences that several labs say
-    course/   predictions, the student's own code, checks that explain
-
-The lessons are beside their notebooks, in notebooks/lessons: plan → worker → tables → charts → story.
 
     from labkit import launch
     from lessons import broadcast

@@ -36,6 +36,13 @@ def test_no_files_import_each_other_in_a_circle():
     assert import_circles(FILES) == []
 
 
+@pytest.mark.parametrize("room", sorted({path.parent for path in FILES if "labkit" in path.parts} - {ROOT / "labkit"}))
+def test_a_room_lists_its_files(room):
+    listed = re.findall(r"^ *([\w/.]+)  ", (room / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    files = {path.name for path in FILES if path.parent == room}
+    assert sorted(name for name in listed if name.endswith(".py")) == sorted(files - {"__init__.py"})
+
+
 def test_the_engine_knows_no_lab():
     """Which modules hold plans is written outside; the engine's own words name no lab."""
     engine = [path for path in FILES if path.parent.name == "engine"]

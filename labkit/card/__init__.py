@@ -1,5 +1,6 @@
 """The node's card: key figures of all labs beside their limits and the recorded reference, with a verdict each.
 
+__main__.py    the command line of `make card`
 readings.py    a run → the key figures that it shows; the recorded runs of a GPU model → the reference
 verdicts.py    a figure, its limit and its reference → sound, below, impossible, not comparable, not measured
 cards.py       readings → the card: rows with verdicts, the node, its conditions; card.json

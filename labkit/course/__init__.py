@@ -1,4 +1,20 @@
-"""The student's side: predictions, answers saved as files that workers import, verdicts that explain."""
+"""The student's side.
+
+lessons.py        the lessons as their notebooks describe themselves
+course_map.py     which lesson builds on which, and how far the student is
+copies.py         the student's copies of the notebooks
+predictions.py    a number that the reader commits to before measuring
+exercises.py      an exercise: cases, judge, grade, hints, reference solution
+answers.py        `%%answer lab.function` saves a cell as a file, and workers import it
+answer_launch.py  launches an answer
+syntax.py         what its text tells before it runs
+judging.py        compares what it returns, and names the mistake behind it
+verdict.py        what a check found, in words
+record.py         versions, verdicts and hints of a student
+lineup.py         questions with choices: find the bug
+source.py         shows the code that workers run
+grading/          answers of a class, each tried in a confined process
+"""
 
 from labkit.course.answers import register
 from labkit.course.predictions import Prediction, predict

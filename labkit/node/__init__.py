@@ -17,37 +17,7 @@ Knows nothing of runs and labs, imports no torch, and pandas only where a table 
 
 from labkit.node.gpus import Gpu
 from labkit.node.inventory import Node, here, why_no_gpu_is_visible
-from labkit.node.limits import (
-    Spec,
-    against_limit,
-    bus_bandwidth_limit,
-    least_seconds_to_compute,
-    least_seconds_to_move,
-    ring_bus_limit_gb_per_s,
-    spec,
-)
-from labkit.node.occupancy import Holder, holders, used_mib
-from labkit.node.topology import Device, Path, Topology, TopologyError
+from labkit.node.occupancy import holders, used_mib
 from labkit.node.topology import parse as parse_topology
 
-__all__ = [
-    "Device",
-    "Gpu",
-    "Holder",
-    "Node",
-    "Path",
-    "Spec",
-    "Topology",
-    "TopologyError",
-    "against_limit",
-    "bus_bandwidth_limit",
-    "here",
-    "holders",
-    "least_seconds_to_compute",
-    "least_seconds_to_move",
-    "parse_topology",
-    "ring_bus_limit_gb_per_s",
-    "spec",
-    "used_mib",
-    "why_no_gpu_is_visible",
-]
+__all__ = ["Gpu", "Node", "here", "holders", "parse_topology", "used_mib", "why_no_gpu_is_visible"]

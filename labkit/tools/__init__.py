@@ -1,1 +1,11 @@
-"""Commands behind make targets: scorecard, bench."""
+"""Commands behind make targets, and two for whoever writes notebooks.
+
+scorecard.py  what the recorded runs reach, target by target
+bench.py      what launch() costs beside torchrun
+images.py     fetches CIFAR-10 (make data)
+work.py       the student's copies (make lab, make reset)
+handout.py    what a class gets
+grade.py      judges what a class handed in
+offline.py    .venv on a node without a registry
+mark.py       marks the cells of exercises for nbgrader
+"""

@@ -1,1 +1,14 @@
-"""What several labs' workers need: settings, clocks, models, trainer, strategies, data, counts, traces, memory."""
+"""What several labs' workers need; torch lives here, in the lessons' workers, and on the engine's far side.
+
+settings.py     a worker before a point and after it: groups, threads, precision, memory
+clocks.py       when each step ran, on one clock
+trainer.py      one training step, whatever the strategy
+strategies.py   replicate or shard: what each does to a model before the first step
+equality.py     training under a strategy beside one process
+counting.py     what a step sends and holds, counted while it happens
+allocations.py  memory in use, and who allocated it
+trace.py        what a step's time goes into, by torch's profiler
+probes.py       what tells whether two runs' hosts and GPUs can be compared
+transformer.py  the course's transformer
+bert.py         BERT, whole or cut into stages
+"""

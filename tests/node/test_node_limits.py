@@ -6,15 +6,15 @@ import machines
 import pandas as pd
 import pytest
 
-from labkit.node import (
+from labkit.node.limits import (
     against_limit,
+    all_specs,
     bus_bandwidth_limit,
     least_seconds_to_compute,
     least_seconds_to_move,
     ring_bus_limit_gb_per_s,
     spec,
 )
-from labkit.node.limits import all_specs
 
 H100, H200 = spec("NVIDIA H100 80GB HBM3"), spec("NVIDIA H200")
 

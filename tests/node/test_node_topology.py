@@ -3,7 +3,8 @@
 import machines
 import pytest
 
-from labkit.node import TopologyError, parse_topology
+from labkit.node import parse_topology
+from labkit.node.topology import TopologyError
 
 
 @pytest.mark.parametrize("name", machines.LINKS)

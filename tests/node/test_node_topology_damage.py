@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labkit.node import TopologyError, parse_topology
+from labkit.node import parse_topology
+from labkit.node.topology import TopologyError
 
 NAMES = sorted(machines.LINKS)
 TEXTS = {name: machines.text(name) for name in NAMES}

@@ -1,1 +1,16 @@
-"""Grading: answers of students, each tried in a confined process with cases of its own, judged outside of it."""
+"""Grading: answers of students, each tried in a confined process with cases of its own, judged outside of it.
+
+submissions.py        what students handed in
+grade.py              a row per student and exercise
+confined_judge.py     one answer: tried in a confined process, judged here
+confine.py            Python without the grader's files, network and processes
+confined_entry.py     what that process runs first (far side)
+confined_attempt.py   what it does with the answer (far side)
+confinement_probe.py  tries whether a confinement holds (far side)
+process_tree.py       a process with all that it has started
+evidence.py           what a student's record tells of the way
+grade_pages.py        grades as CSV and pages
+handout.py            what a class is handed
+cells.py              nbgrader's marks on cells
+nbgrader_steps.py     two steps for nbgrader
+"""

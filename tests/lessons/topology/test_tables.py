@@ -4,8 +4,8 @@ import pytest
 from made import copies_run, gpu_node
 
 from labkit.launching import launch
-from labkit.node import Device, parse_topology
-from labkit.node.topology import Topology
+from labkit.node import parse_topology
+from labkit.node.topology import Device, Topology
 from labkit.provenance import fact
 from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published_topology
