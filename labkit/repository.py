@@ -78,12 +78,6 @@ def put_lessons_on_path() -> None:
         sys.path.insert(next(installed, len(sys.path)), str(NOTEBOOKS))
 
 
-def source_fingerprint() -> tuple[int, int]:
-    """Return how many source files there are here, and when the newest changed (ns): quicker than their digest."""
-    times = [file.stat().st_mtime_ns for folder in CODE for file in folder.rglob("*.py")]
-    return len(times), max(times)
-
-
 def source_digest() -> str:
     """Return 16 digits that differ where any source file of the workbook does, in its name or its text."""
     return _digest_of(file for folder in CODE for file in folder.rglob("*.py"))

@@ -23,7 +23,7 @@ from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, agent_fingerprint, environment, import_path
 from labkit.node import Node
-from labkit.repository import source_digest, source_fingerprint
+from labkit.repository import source_digest
 
 START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk
 POLL_SECONDS = 0.05
@@ -54,7 +54,7 @@ class NodesSession(Session):
         self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
         self.restarts = restarts  # of the job, when it began to run
         self.agent_fingerprint, self.launches, self.token = agent_fingerprint(), 0, ""
-        self.source_digest, self.source_fingerprint = source_digest(), source_fingerprint()
+        self.source_digest = source_digest()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
         self.hosts, self.networks, self.rendezvous = (), (), {}
@@ -91,7 +91,7 @@ class NodesSession(Session):
 
     def fits(self, module: str, count: int, settings: Settings) -> bool:
         """Whether the stations live, are as many, and know the module and the code as it is on disk."""
-        same = (count, settings, source_fingerprint()) == (self.count, self.settings, self.source_fingerprint)
+        same = (count, settings, source_digest()) == (self.count, self.settings, self.source_digest)
         return same and self.serves(module)
 
     def has_its_folder(self) -> bool:

@@ -17,7 +17,6 @@ from pathlib import Path
 from labkit.repository import NOTEBOOKS
 
 FRONT_MATTER = "front-matter"  # the tag of the cell that says what to know first
-READING = "reading"  # the tag of the last cell, which lists papers and manuals
 KNOW, TIME, ABLE, REPORTS, NEXT = "Know first", "Time", "Afterwards you can", "Reports", "Next"
 LABELS = (KNOW, TIME, ABLE, REPORTS, NEXT)  # in this order; REPORTS only where the lesson reads reports
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")

@@ -121,14 +121,13 @@ def against_limit(
     *,
     kind: str = "rate",
     low: float | None = None,
-    resolution: float = RESOLUTION,
 ) -> "pd.DataFrame":
     """A copy of the table with `limit`, `share_of_limit` and `verdict`, for our rows and for published ones alike.
 
     `measured` names a column; `limit` names one or is a number in the same unit. A rate's limit is the highest rate
     (share = measured / limit), a time's is the least time (share = limit / measured).
 
-    verdict: "impossible" where the share exceeds 1 + `resolution`, and for what no clock can show: a negative number,
+    verdict: "impossible" where the share exceeds 1 + RESOLUTION, and for what no clock can show: a negative number,
     an infinite rate, a time of zero. "suspiciously low" below the share `low`, and for a rate of zero or an endless
     time. "not measured" where the measurement is NaN (out of memory, for one). "no limit known" where the limit is
     missing or is no positive finite number. "ok" otherwise.
@@ -141,8 +140,7 @@ def against_limit(
     limits = [top if 0 < top < math.inf else math.nan for top in map(float, limits)]
     shares = [_share(value, top, kind) for value, top in zip(values, limits, strict=True)]
     verdicts = [
-        _verdict(value, top, share, kind, low, resolution)
-        for value, top, share in zip(values, limits, shares, strict=True)
+        _verdict(value, top, share, kind, low) for value, top, share in zip(values, limits, shares, strict=True)
     ]
     return table.assign(limit=limits, share_of_limit=shares, verdict=verdicts)
 
@@ -153,14 +151,14 @@ def _share(value: float, limit: float, kind: str) -> float:
     return limit / value if value else math.inf * limit
 
 
-def _verdict(value: float, limit: float, share: float, kind: str, low: float | None, resolution: float) -> str:
+def _verdict(value: float, limit: float, share: float, kind: str, low: float | None) -> str:
     if math.isnan(value):
         return "not measured"
     if value < 0 or (kind == "rate" and value == math.inf) or (kind == "time" and value == 0):
         return "impossible"
     if math.isnan(limit):
         return "no limit known"
-    if share > 1 + resolution:
+    if share > 1 + RESOLUTION:
         return "impossible"
     return "suspiciously low" if share == 0 or (low is not None and share < low) else "ok"
 

@@ -10,6 +10,7 @@ from labkit.repository import CIFAR10
 from labkit.theory.shapes import Model, Shape
 
 FLOAT_BYTES, INTEGER_BYTES = 4, 8
+SIDE, CHANNELS, CLASSES = 32, 3, 10  # of the images
 
 
 class Convolution(NamedTuple):
@@ -21,15 +22,15 @@ class Convolution(NamedTuple):
     side: int
 
 
-def convolutions(width: int, blocks: Sequence[int], channels: int, image: int) -> Iterator[Convolution]:
+def convolutions(width: int, blocks: Sequence[int]) -> Iterator[Convolution]:
     """Yield every convolution in the order in which the model registers it.
 
     A 3×3 stem without pooling, then groups of blocks of two 3×3 convolutions; each group but the first halves the image
     and doubles the channels, and its first block has a 1×1 shortcut (He and others, 2016: the stem of section 4.2, the
     shortcut of equation 2, option B).
     """
-    yield Convolution(channels, width, 3, image)
-    inputs, side = width, image
+    yield Convolution(CHANNELS, width, 3, SIDE)
+    inputs, side = width, SIDE
     for group, count in enumerate(blocks):
         outputs = width * 2**group
         for number in range(count):
@@ -42,14 +43,14 @@ def convolutions(width: int, blocks: Sequence[int], channels: int, image: int) -
             inputs = outputs
 
 
-def resnet(width: int, blocks: Sequence[int], classes: int, channels: int = 3, image: int = 32) -> Model:
+def resnet(width: int, blocks: Sequence[int], classes: int) -> Model:
     """Return the network as shapes; `buffers_bytes` are the running statistics of every normalisation.
 
     A normalisation has two float32 numbers per channel (mean and variance) and one integer of 8 bytes (its count).
     """
     shapes: list[Shape] = []
     buffers_bytes = 0
-    for convolution in convolutions(width, blocks, channels, image):
+    for convolution in convolutions(width, blocks):
         shapes += [
             (convolution.outputs, convolution.inputs, convolution.kernel, convolution.kernel),
             (convolution.outputs,),
@@ -59,19 +60,18 @@ def resnet(width: int, blocks: Sequence[int], classes: int, channels: int = 3, i
     return Model(tuple(shapes), (), ((classes, width * 2 ** (len(blocks) - 1)), (classes,)), 0, buffers_bytes)
 
 
-def flop_per_image(width: int, blocks: Sequence[int], classes: int, channels: int = 3, image: int = 32) -> int:
+def flop_per_image(width: int, blocks: Sequence[int], classes: int) -> int:
     """Return the FLOP of convolutions and classifier in one training step, per image.
 
     2 per multiplication and addition; backward does twice the forward's work, but for the stem, whose input needs no
     gradient.
     """
-    layers = list(convolutions(width, blocks, channels, image))
+    layers = list(convolutions(width, blocks))
     forward = [2 * layer.kernel**2 * layer.inputs * layer.outputs * layer.side**2 for layer in layers]
     classifier = 2 * width * 2 ** (len(blocks) - 1) * classes
     return 3 * (sum(forward) + classifier) - forward[0]
 
 
-SIDE, CHANNELS, CLASSES = 32, 3, 10
 PIXELS = SIDE * SIDE * CHANNELS
 RECORD_BYTES = 1 + PIXELS  # of one image in CIFAR-10's binary files: the class, then the pixels
 TRAINING, TESTING = 50_000, 10_000

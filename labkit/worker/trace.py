@@ -18,8 +18,8 @@ GAP_US, MOST_SPANS = 20.0, 400  # in the drawing
 TIMED_STEPS = "the steps that count"
 
 
-def profile_steps(worker: Worker, step: Callable[[], Any], steps: int = 1) -> None:
-    """Profile `steps` calls of `step`; append the account, the kernels (both a step) and spans to draw.
+def profile_step(worker: Worker, step: Callable[[], Any]) -> None:
+    """Profile one call of `step`; append the account, the kernels and spans to draw.
 
     On a GPU: kernels, copies and fills. NCCL's kernels are communication, and with them the time in which they wait for
     the other ranks; all others are compute. The window goes from the first one's start to the last one's end.
@@ -28,7 +28,7 @@ def profile_steps(worker: Worker, step: Callable[[], Any], steps: int = 1) -> No
     cores, so that what is hidden may still cost time.
 
     Rows: entry="profile" (window_ms, compute_ms, communication_ms, hidden_ms, exposed_ms, idle_ms, kernels,
-    communication_kernels, steps), entry="operator" (operator, family, calls, total_us) and spans "compute", "copy" and
+    communication_kernels), entry="operator" (operator, family, calls, total_us) and spans "compute", "copy" and
     "communicate" (with their collective) on the host's clock, which all ranks of a node share.
     All ranks must call this. A first call of `step` goes unread: it bears the profiler's start.
     """
@@ -40,16 +40,15 @@ def profile_steps(worker: Worker, step: Callable[[], Any], steps: int = 1) -> No
         prof.step()
         worker.barrier()  # profilers do not start at the same time
         with record_function(TIMED_STEPS):
-            for _ in range(steps):
-                step()
+            step()
             worker.synchronize()
     profiler: Any = prof.profiler
     profiler_events, zero_us = list(prof.events() or []), profiler.kineto_results.trace_start_ns() / 1e3
     begin = min((event.time_range.start for event in profiler_events if event.name == TIMED_STEPS), default=0.0)
     events = device_events(profiler_events) if on_gpu else host_events(profiler_events)
     events = [event for event in events if event.time_range.start >= begin]
-    record_account(worker, events, steps)
-    record_operators(worker, events, steps)
+    record_account(worker, events)
+    record_operators(worker, events)
     record_spans(worker, events, zero_us)
 
 
@@ -78,19 +77,19 @@ def event_intervals_us(events: list) -> list[tuple[float, float]]:
     return [(event.time_range.start, event.time_range.end) for event in events]
 
 
-def record_account(worker: Worker, events: list, steps: int) -> None:
-    """Append the row entry="profile": ms and kernels a step."""
+def record_account(worker: Worker, events: list) -> None:
+    """Append the row entry="profile": ms and kernels."""
     moved = [event for event in events if lane_of(event) == "communicate"]
     worked = [event for event in events if lane_of(event) != "communicate"]
     starts, ends = zip(*event_intervals_us(events), strict=True)
     took = accounted(event_intervals_us(worked), event_intervals_us(moved), min(starts), max(ends))
-    parts = {f"{part}_ms": us / 1e3 / steps for part, us in vars(took).items()}
-    counts = {"kernels": len(events) / steps, "communication_kernels": len(moved) / steps}
-    window_ms = (max(ends) - min(starts)) / 1e3 / steps
-    worker.record(entry="profile", window_ms=window_ms, **parts, **counts, steps=steps)
+    parts = {f"{part}_ms": us / 1e3 for part, us in vars(took).items()}
+    counts = {"kernels": len(events), "communication_kernels": len(moved)}
+    window_ms = (max(ends) - min(starts)) / 1e3
+    worker.record(entry="profile", window_ms=window_ms, **parts, **counts)
 
 
-def record_operators(worker: Worker, events: list, steps: int) -> None:
+def record_operators(worker: Worker, events: list) -> None:
     """Append a row entry="operator" for each of the longest kernels, then one named "other" for all the rest."""
     times_us: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in events:
@@ -100,9 +99,7 @@ def record_operators(worker: Worker, events: list, steps: int) -> None:
     if rest:
         rows.append((("other", "other"), [us for _, calls in rest for us in calls]))
     for (name, kind), calls in rows:
-        worker.record(
-            entry="operator", operator=name, family=kind, calls=len(calls) / steps, total_us=sum(calls) / steps
-        )
+        worker.record(entry="operator", operator=name, family=kind, calls=len(calls), total_us=sum(calls))
 
 
 def record_spans(worker: Worker, events: list, zero_us: float) -> None:

@@ -86,7 +86,7 @@ def test_a_report_is_introduced_before_its_short_name_is_used(lesson):
 
 
 def test_the_last_cell_lists_papers_and_manuals(lesson):
-    ((place, text),) = tagged(lesson, course.READING)
+    ((place, text),) = tagged(lesson, "reading")
     assert place == len(NOTEBOOKS[lesson.name].cells) - 1
     assert len([target for _, target in course.LINK.findall(text) if target.startswith("https://")]) >= 3
 

@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from labkit.worker.allocations import record_allocations
-from labkit.worker.trace import profile_steps
+from labkit.worker.trace import profile_step
 
 WIDTH = 256
 
@@ -41,5 +41,5 @@ def measure(worker, point) -> None:
             work()
 
     step()
-    profile_steps(worker, step, steps=2)
+    profile_step(worker, step)
     record_allocations(worker, phases)

@@ -18,7 +18,7 @@ GUESSING = 10.0  # percent of ten classes that chance gets right
 
 def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["blocks"])) -> Model:
     """Return the network of this lab as the shapes of its parameters; at other widths for small runs."""
-    return resnet(width, blocks, RESNET["num_labels"], RESNET["num_channels"], RESNET["image_size"])
+    return resnet(width, blocks, RESNET["num_labels"])
 
 
 def ddp_buckets(width: int, blocks: Sequence[int]) -> int:

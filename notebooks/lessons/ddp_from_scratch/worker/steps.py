@@ -13,7 +13,7 @@ from labkit.theory.sizes import MIB
 from labkit.worker.clocks import Tape, fence
 from labkit.worker.settings import prepare as settle
 from labkit.worker.settings import release_memory, set_precision
-from labkit.worker.trace import profile_steps
+from labkit.worker.trace import profile_step
 from labkit.worker.trainer import adamw
 from labkit.worker.transformer import Transformer, seeded_transformer
 from lessons.ddp_from_scratch.plan import Equality, Profiles, Trial
@@ -153,4 +153,4 @@ def profile(worker: Worker, loop: SteppingLoop) -> None:
     for _ in range(worker.plan.warm_ups):
         drained_step()
     worker.barrier()
-    profile_steps(worker, drained_step)
+    profile_step(worker, drained_step)

@@ -12,7 +12,7 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.counting import CollectiveCounter
-from labkit.worker.trace import profile_steps
+from labkit.worker.trace import profile_step
 from lessons.scaling.worker.loop import EpochLoop
 
 
@@ -63,7 +63,7 @@ def three_ways(worker: Worker, point: SimpleNamespace) -> None:
     _record_exchange_alone(worker, step, group)
     # 3. the trace; the tracer has all ranks meet
     if point.ranks == worker.gpus:
-        profile_steps(worker, step)
+        profile_step(worker, step)
 
 
 def _record_exchange_alone(worker: Worker, step: Callable, group: dist.ProcessGroup | None) -> None:

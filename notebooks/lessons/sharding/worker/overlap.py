@@ -12,7 +12,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import Clock, Tape, fence
 from labkit.worker.strategies import after_gradient
-from labkit.worker.trace import profile_steps
+from labkit.worker.trace import profile_step
 from labkit.worker.trainer import Batch, Trainer, time_steps
 
 
@@ -41,7 +41,7 @@ def profile(
         waited = waits.waited_s(lambda: trainer.gradients(next_batches()))
         worker.record(entry="waits", iteration=iteration, warm_up=iteration == 0, waited_ms=1e3 * waited)
     drop_gradients_and_wait(trainer, group)
-    profile_steps(worker, lambda: trainer.step(next_batches()))
+    profile_step(worker, lambda: trainer.step(next_batches()))
 
 
 def drop_gradients_and_wait(trainer: Trainer, group: dist.ProcessGroup | None) -> None:
