@@ -14,7 +14,7 @@ from labkit import node
 from labkit.engine.errors import ParameterError, PlanError
 from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.plan import PARAMETERS, Plan, require_parameters
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.story.words import say
 
 INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
@@ -38,7 +38,7 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     if not plans:
         return say("This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it.")
     if get_ipython() is not None and nodes_wanted() is None:
-        Session.warm(*dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes))
+        AgentSession.warm(*dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes))
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
     seeds_sentence = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
     return say(_where(plans), why, _idle_workers_text(plans), _unused_gpus_text(plans, gpus), seeds_sentence)

@@ -14,7 +14,7 @@ from jupyter_client.manager import KernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from labkit import node
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.repository import NOTEBOOKS, REPOSITORY
 
 _SCRATCH = tempfile.mkdtemp(prefix="labkit-tests-")
@@ -51,7 +51,7 @@ def _share_one_agent() -> None:
     tests = Path(__file__).parent
     plans = [*NOTEBOOKS.glob("lessons/*/plan.py"), *tests.glob("*/*_plan.py"), *tests.glob("lessons/*_worker.py")]
     named = (re.findall(r'worker: ClassVar\[str\] = "(.+)"', plan.read_text()) for plan in plans)
-    Session.expected = tuple(sorted({module for modules in named for module in modules}))
+    AgentSession.expected = tuple(sorted({module for modules in named for module in modules}))
     paths = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 

@@ -12,7 +12,7 @@ from typing import Any
 from labkit.card.readings import card_plans, figures_of, readings_of_runs
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.launching import launch
 from labkit.report.record import CardRuns
 
@@ -55,7 +55,7 @@ def _one_agent(plans: Sequence[Any]) -> Iterator[None]:
     with ExitStack() as stack:
         if plans:
             with suppress(OSError):  # each launch tries again, and tells why none starts
-                stack.enter_context(Session.borrow(*dict.fromkeys(plan.worker for plan in plans)))
+                stack.enter_context(AgentSession.borrow(*dict.fromkeys(plan.worker for plan in plans)))
         yield
 
 

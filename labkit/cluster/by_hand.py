@@ -86,7 +86,7 @@ def _first_interface() -> str:
     return next((name for name in ipv4_addresses() if name != "lo"), "lo")
 
 
-class HandSession:
+class HandSession(Session):
     """In the place of a session: torchrun is in other terminals, so that nothing can be asked of it."""
 
     def outcome(self, run: Run, launch: int) -> None:
@@ -97,15 +97,6 @@ class HandSession:
 
     def alive(self) -> bool:
         return True
-
-    def leave(self) -> None:
-        """There is nothing to leave."""
-
-    def log_tail(self) -> str:
-        return ""
-
-    def last_error(self) -> str:
-        return ""
 
     def how_it_ended(self) -> str:
         return "torchrun's own words are in its terminals"
@@ -137,8 +128,7 @@ class HandLaunches(Launches):
 
     @contextmanager
     def borrow_session(self) -> Iterator[Session]:
-        session: Any = HandSession()
-        yield session
+        yield HandSession(modules=(self.run.plan.worker,))
 
     def start_workers(self, session: Session, first_point: int) -> None:
         """Print the lines, and wait for nobody."""
@@ -149,9 +139,6 @@ class HandLaunches(Launches):
 
 class HandUsage(ResourceUsage):
     """What is known of a run whose processes are on other machines."""
-
-    def __init__(self, run: Run):
-        self.run = run
 
     def more_fields(self) -> dict[str, Any]:
         """Return how far the clocks of the machines are apart."""

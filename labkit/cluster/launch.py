@@ -117,7 +117,8 @@ class NodesUsage(ResourceUsage):
     """What a run over several nodes took and gave back: the stations have counted what was left on each."""
 
     def __init__(self, run: Run, session: NodesSession):
-        self.run, self.session = run, session
+        super().__init__(run)
+        self.session = session
 
     def processes_left(self) -> int:
         return super().processes_left() + self.session.processes_left(self.run)

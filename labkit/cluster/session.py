@@ -8,7 +8,6 @@ import re
 import secrets
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -19,9 +18,9 @@ from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
-from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE
+from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.run import Run
-from labkit.engine.session import LEAVE_SECONDS, Session, agent_fingerprint, environment, import_path
+from labkit.engine.session import LEAVE_SECONDS, Session, environment, import_path
 from labkit.node import Node
 from labkit.repository import source_digest
 
@@ -51,9 +50,9 @@ class NodesSession(Session):
     def __init__(
         self, modules: tuple[str, ...], allocation: Allocation, count: int, settings: Settings, restarts: int = 0
     ):
-        self.modules, self.allocation, self.count, self.settings = modules, allocation, count, settings
+        super().__init__(modules)
+        self.allocation, self.count, self.settings, self.token = allocation, count, settings, ""
         self.restarts = restarts  # of the job, when it began to run
-        self.agent_fingerprint, self.launches, self.token = agent_fingerprint(), 0, ""
         self.source_digest = source_digest()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
@@ -64,7 +63,6 @@ class NodesSession(Session):
         self._probes: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._stopped: set[tuple[str, int]] = set()
         self._hello_of: dict[int, dict[str, Any]] = {}
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as srun)
         self._shared = SharedFolder(count, settings.setup)
         python = settings.python or sys.executable
         station = [python, "-P", "-m", "labkit.cluster.station", str(self._shared.folder), settings.interface]
@@ -75,28 +73,15 @@ class NodesSession(Session):
         }
         kept = {name: value for name, value in os.environ.items() if name == "SLURM_CONF"}
         try:
-            self.process = subprocess.Popen(
-                [*allocation.srun(count), "bash", str(self._shared.start), *station],
-                env=exported | kept | {MARK_VARIABLE: BLANK_MARK, "LABKIT_PRELOAD": preload},
-                stdin=subprocess.PIPE,
-                stdout=self._log,
-                stderr=self._log,
-                start_new_session=True,  # an interrupt in a terminal reaches the kernel alone
-            )
+            command = [*allocation.srun(count), "bash", str(self._shared.start), *station]
+            self._start(command, exported | kept | {"LABKIT_PRELOAD": preload})
         except OSError as error:
-            self._clear()
             raise ClusterError(f"srun cannot be started: {error}") from None
-        assert self.process.stdin is not None, "it is a pipe"
-        self._requests = self.process.stdin
 
     def fits(self, module: str, count: int, settings: Settings) -> bool:
         """Whether the stations live, are as many, and know the module and the code as it is on disk."""
         same = (count, settings, source_digest()) == (self.count, self.settings, self.source_digest)
         return same and self.serves(module)
-
-    def has_its_folder(self) -> bool:
-        """Stations have folders on their own nodes; one that lost its own is noticed by its launch."""
-        return True
 
     def wait_for_stations(self) -> None:
         """Wait for the stations of all nodes. Raises ClusterError where one does not come, or they differ too much."""
@@ -151,7 +136,7 @@ class NodesSession(Session):
         elif "stop" in request:
             self._stopped.add((Run(request["stop"]).mark, request["launch"]))
         request["number"] = secrets.token_hex(8)
-        self.send(request)
+        super().send_request(**request)
         if not {"environment", "leave"} & {*request}:  # what matters where srun does not reach a station
             self._shared.append_request(request)
 

@@ -29,7 +29,7 @@ from labkit.engine.progress import LiveLine, ProgressBars
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
-from labkit.engine.session import Session, environment, import_path
+from labkit.engine.session import AgentSession, Session, environment, import_path
 from labkit.engine.system_limits import with_limit
 
 LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # set for a notebook that runs unattended: its runs are found again by it
@@ -49,7 +49,7 @@ def launch_here(plan: Plan, *, patience_s: float, limit_s: float, progress: bool
                 from labkit.engine.debug import measure_here
 
                 return measure_here(run)
-            usage = ResourceUsage(run, reservation)
+            usage = NodeUsage(run, reservation)
             Launches(run, usage, bars, patience_s=patience_s, limit_s=limit_s).run_all(interrupts)
         finally:
             with interrupts.later():
@@ -147,7 +147,7 @@ class Launches:
 
     def borrow_session(self) -> AbstractContextManager[Session]:
         """Lend the process that starts the workers of one launch."""
-        return Session.borrow(self.run.plan.worker)
+        return AgentSession.borrow(self.run.plan.worker)
 
     def start_workers(self, session: Session, first_point: int) -> None:
         """Have the agent beside this kernel start the newest launch's workers for the points from `first_point` on."""
@@ -192,21 +192,15 @@ class Launches:
 
 
 class ResourceUsage:
-    """What a launch took and gave back: processes, GPU memory, and who else was there.
+    """What a run took and gave back, as its status tells it; made before the workers start."""
 
-    Made before the workers start; `status_fields` afterwards gives what goes into the run's status.
-    """
-
-    def __init__(self, run: Run, reservation: Reservation):
-        self.run, self.reservation = run, reservation
-        self.gpus = run.node.gpus[: run.plan.gpus] if run.plan.device == "cuda" else ()
-        self.before_mib = node.used_mib(self.gpus)
+    def __init__(self, run: Run):
+        self.run = run
 
     def status_fields(self) -> dict[str, Any]:
-        """Return processes started and left, GPU memory in use before and after (MiB, by index), and other holders.
+        """Return what was measured, processes started and left, and what `more_fields` adds.
 
-        `contaminated` has the indices of GPUs that other programs held before or after the launch; `launched_for`,
-        where it is there, the unattended run that the launch belongs to.
+        `launched_for`, where it is there, is the unattended run that the launch belongs to.
         """
         more_fields = self.more_fields()
         return {
@@ -222,7 +216,31 @@ class ResourceUsage:
         return len(members(self.run))
 
     def more_fields(self) -> dict[str, Any]:
-        """Return GPU memory and other holders."""
+        """Return what is known beyond processes."""
+        return {}
+
+    def start_count(self, rank: int) -> int:
+        """Return how many processes were started as this rank."""
+        try:
+            return file_bytes(self.run.events_file(rank)).count(b'"event": "started"')
+        except (OSError, DamagedRun):
+            return 0
+
+
+class NodeUsage(ResourceUsage):
+    """What a run on this node took and gave back: also GPU memory, and who else was there."""
+
+    def __init__(self, run: Run, reservation: Reservation):
+        super().__init__(run)
+        self.reservation = reservation
+        self.gpus = run.node.gpus[: run.plan.gpus] if run.plan.device == "cuda" else ()
+        self.before_mib = node.used_mib(self.gpus)
+
+    def more_fields(self) -> dict[str, Any]:
+        """Return GPU memory in use before and after (MiB, by index), and other holders.
+
+        `contaminated` has the indices of GPUs that other programs held before or after the launch.
+        """
         after_mib = node.used_mib(self.gpus)
         if any(mib > self.before_mib.get(gpu, mib) + GROWN_MIB for gpu, mib in after_mib.items()) or not self.gpus:
             self.reservation.update_holders()
@@ -232,13 +250,6 @@ class ResourceUsage:
             "held_by_others": self.reservation.held,
             "contaminated": sorted(self.reservation.shared),
         }
-
-    def start_count(self, rank: int) -> int:
-        """Return how many processes were started as this rank."""
-        try:
-            return file_bytes(self.run.events_file(rank)).count(b'"event": "started"')
-        except (OSError, DamagedRun):
-            return 0
 
 
 def launched_for() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The host's end of the agent process: one beside each kernel, started before its first launch."""
+"""The kernel's end of what starts workers; beside each kernel an agent process, started before its first launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -75,11 +75,117 @@ def _current_folder() -> str:
 
 
 class Session:
+    """A process that starts workers when it is asked to, and tells how each launch ended.
+
+    One beside the kernel (`AgentSession`) starts those of this node; another one may have them started elsewhere.
+    """
+
+    process: subprocess.Popen[bytes]
+
+    def __init__(self, modules: tuple[str, ...]):
+        self.modules, self.agent_fingerprint, self.launches = modules, agent_fingerprint(), 0
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process; it has no name: nothing is left)
+
+    def _start(self, command: Sequence[str], environment: dict[str, str], **options: Any) -> None:
+        """Start the process, which reads requests from its stdin; where it cannot be started, nothing is left."""
+        try:
+            self.process = subprocess.Popen[bytes](
+                command,
+                env=environment | {MARK_VARIABLE: BLANK_MARK},
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,  # an interrupt in a terminal reaches the kernel alone, which ends the run
+                **options,
+            )
+        except OSError:
+            self._clear()
+            raise
+        assert self.process.stdin is not None, "it is a pipe"
+        self._requests = self.process.stdin
+
+    def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
+        """How the launch ended: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
+        raise NotImplementedError
+
+    def send_request(self, **request: Any) -> None:
+        """Ask for something: to start or stop a launch, dump stacks, look, or leave.
+
+        A process that is gone is noticed by whoever waits for the outcome.
+        """
+        with suppress(BrokenPipeError, ValueError):
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
+
+    def serves(self, *modules: str) -> bool:
+        """Whether it lives, has its folder, knows the modules (it does the engine's), and is up to date."""
+        knows_modules = all(module in self.modules or module.startswith("labkit.engine.") for module in modules)
+        return (
+            self.alive() and knows_modules and self.agent_fingerprint == agent_fingerprint() and self.has_its_folder()
+        )
+
+    def has_its_folder(self) -> bool:
+        """Whether it can still work where it works."""
+        return True
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped the process (SIGSTOP): it answers once it is continued."""
+        return self.alive() and is_stopped(psutil.Process(self.process.pid))
+
+    def resume(self) -> None:
+        """Continue a process that was stopped: what it has to end, ends."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def leave(self) -> None:
+        """Let the process end: at once where nothing runs, and with it every worker that it has."""
+        self.resume()
+        self.send_request(leave=True)  # a process forked from this one may hold its stdin open
+        with suppress(OSError):
+            self._requests.close()
+        try:
+            self.process.wait(timeout=LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill()
+        self._clear()
+
+    def _kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _clear(self) -> None:
+        """Remove what the process has used; more than once changes nothing."""
+
+    def how_it_ended(self) -> str:
+        """Its status and, where it was not killed, the reason."""
+        words = re.sub(r"^.*Warning: .*\n(?:  .*\n?)?", "", self.log_tail(), flags=re.M)  # with the line that warns
+        status, last = self.process.poll(), words.strip().rpartition("\n")[2]
+        reason = (self.last_error() or last) if status is not None and status >= 0 else ""
+        return f"it ended with status {status}" + (reason and f": {reason}")
+
+    def last_error(self) -> str:
+        """The last line of its log that tells an error, of a system's limit if one does; "" where there is none.
+
+        What fails because a limit was met, such as a file in a folder that is gone by then, may come after it.
+        """
+        errors = re.findall(r"^(?:[\w.]*(?:Error|Exception)\b.*|.*: Resource temporarily.*)$", self.log_tail(), re.M)
+        return next((error for error in reversed(errors) if with_limit(error) != error), errors[-1] if errors else "")
+
+    def log_tail(self) -> str:
+        """The end of what the process wrote to its log."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
+
+
+class AgentSession(Session):
     """An agent process that holds torch and what the workers' modules import, so that workers start in a second.
 
-    `with Session.borrow(module) as session` gives the kernel's own. It is replaced when it is gone, when the engine's
-    code changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last launch.
-    Who launches workers of several modules one after the other names all of them first: one agent then serves all.
+    `with AgentSession.borrow(module) as session` gives the kernel's own. It is replaced when it is gone, when the
+    engine's code changed on disk, or when a module is wanted that it does not know; a replaced one ends with its last
+    launch. Who launches workers of several modules one after the other names all of them first: one agent then serves
+    all.
     """
 
     expected: tuple[str, ...] = ()  # modules that every new agent knows, so that launches of them follow each other
@@ -88,8 +194,7 @@ class Session:
     _current: Self | None = None
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.agent_fingerprint, self.launches = modules, agent_fingerprint(), 0
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the agent; it has no name, so nothing is left)
+        super().__init__(modules)
         self._folder, self._locked = private_folder()  # for the agent alone
         self._sockets: set[str] = set()  # of the forkserver, in that folder
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
@@ -98,24 +203,15 @@ class Session:
         os.set_blocking(read_end, False)
         preload = json.dumps({"modules": modules, "path": import_path()})
         try:
-            self.process = subprocess.Popen(
+            self._start(
                 # -P: the current folder may hold a torch.py, which is for a worker to import at most.
                 [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(write_end)],
+                environment() | {"LABKIT_PRELOAD": preload},
                 pass_fds=(write_end, self._locked),
-                env=environment() | {MARK_VARIABLE: BLANK_MARK, "LABKIT_PRELOAD": preload},
-                stdin=subprocess.PIPE,
-                stdout=self._log,
-                stderr=self._log,
                 cwd="/",  # the kernel's folder may have been removed; each worker goes there by itself
-                start_new_session=True,  # an interrupt in a terminal reaches the kernel alone, which ends the run
             )
-        except OSError:
-            self._clear()
-            raise
         finally:
             os.close(write_end)
-        assert self.process.stdin is not None, "it is a pipe"
-        self._requests = self.process.stdin
 
     @classmethod
     @contextmanager
@@ -165,13 +261,6 @@ class Session:
             last.leave()
         return session
 
-    def serves(self, *modules: str) -> bool:
-        """Whether the agent lives, has its folder, knows the modules (it does the engine's), and is up to date."""
-        knows_modules = all(module in self.modules or module.startswith("labkit.engine.") for module in modules)
-        return (
-            self.alive() and knows_modules and self.agent_fingerprint == agent_fingerprint() and self.has_its_folder()
-        )
-
     def has_its_folder(self) -> bool:
         """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
         try:
@@ -182,31 +271,11 @@ class Session:
         same = self._locked is not None and os.path.samestat(there, os.fstat(self._locked))
         return same and all(Path(self._folder, name).exists() for name in self._sockets)
 
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def is_stopped(self) -> bool:
-        """Whether a signal has stopped the agent (SIGSTOP): it answers once it is continued."""
-        return self.alive() and is_stopped(psutil.Process(self.process.pid))
-
-    def resume(self) -> None:
-        """Continue an agent that was stopped: what it has to end, ends."""
-        self.process.send_signal(signal.SIGCONT)
-
     def send_request(self, **request: Any) -> None:
-        """Send the agent a request: to start or stop a launch, dump stacks, look, or leave.
-
-        An agent that is gone is noticed by whoever waits for the outcome.
-        """
+        """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
             self._outcomes.pop((request["environment"][MARK_VARIABLE], request["launch"]), None)
-        self.send(request)
-
-    def send(self, request: dict[str, Any]) -> None:
-        """Hand the request over as it is."""
-        with suppress(BrokenPipeError, ValueError):
-            self._requests.write(json.dumps(request).encode() + b"\n")
-            self._requests.flush()
+        super().send_request(**request)
 
     def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
         """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
@@ -217,22 +286,6 @@ class Session:
                     self._outcomes[outcome["run"], outcome["launch"]] = outcome
         return self._outcomes.get((run.mark, launch))
 
-    def leave(self) -> None:
-        """Let the agent end: at once where nothing runs, and with it every worker that it has."""
-        self.resume()
-        self.send_request(leave=True)  # a process forked from this one may hold its stdin open
-        with suppress(OSError):
-            self._requests.close()
-        try:
-            self.process.wait(timeout=LEAVE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._kill()
-        self._clear()
-
-    def _kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
     def _clear(self) -> None:
         """Remove the agent's folder, and close what led to it; more than once changes nothing."""
         with self._reading:
@@ -241,26 +294,6 @@ class Session:
             if self._locked is not None:
                 os.close(self._locked)
             self._locked = None
-
-    def how_it_ended(self) -> str:
-        """Its status and, where it was not killed, the reason."""
-        words = re.sub(r"^.*Warning: .*\n(?:  .*\n?)?", "", self.log_tail(), flags=re.M)  # with the line that warns
-        status, last = self.process.poll(), words.strip().rpartition("\n")[2]
-        reason = (self.last_error() or last) if status is not None and status >= 0 else ""
-        return f"it ended with status {status}" + (reason and f": {reason}")
-
-    def last_error(self) -> str:
-        """The last line of its log that tells an error, of a system's limit if one does; "" where there is none.
-
-        What fails because a limit was met, such as a file in a folder that is gone by then, may come after it.
-        """
-        errors = re.findall(r"^(?:[\w.]*(?:Error|Exception)\b.*|.*: Resource temporarily.*)$", self.log_tail(), re.M)
-        return next((error for error in reversed(errors) if with_limit(error) != error), errors[-1] if errors else "")
-
-    def log_tail(self) -> str:
-        """The end of what the agent wrote to its log."""
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
 
 
 def private_folder() -> tuple[str, int]:
@@ -305,19 +338,19 @@ def agent_fingerprint() -> tuple:
 
 def _forget() -> None:
     """A process forked from a kernel has no session yet: that of its parent is not its own."""
-    Session._lock = threading.RLock()
+    AgentSession._lock = threading.RLock()
     _keep(None)
 
 
-def _keep(session: Session | None) -> None:
+def _keep(session: AgentSession | None) -> None:
     """Hold the session where this module, reloaded, finds it: a second agent would hold as much memory again."""
-    Session._current = sys.__dict__["labkit_session"] = session
+    AgentSession._current = sys.__dict__["labkit_session"] = session
 
 
 @atexit.register
 def _leave() -> None:
-    if Session._current is not None:
-        Session._current.leave()
+    if AgentSession._current is not None:
+        AgentSession._current.leave()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -16,7 +16,7 @@ from labkit.engine.json_lines import read_lines
 from labkit.engine.launches import worker_environment
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.launching import launch
 from labkit.tables.goals import scorecard_of
 
@@ -57,7 +57,7 @@ def measure(plan: Any) -> Run:
     }
     for point in tqdm(plan.points(), desc="paired launches", leave=False, disable=None):
         if point.way == "first":  # a notebook's set-up cell has run, and its page is read
-            Session.renew(single.worker)
+            AgentSession.renew(single.worker)
             time.sleep(plan.reading_s)
         called = time.time()
         done = ways[point.way]()

@@ -9,7 +9,7 @@ from labkit.card import measure
 from labkit.card.__main__ import main
 from labkit.card.cards import Card
 from labkit.engine.errors import NotEnoughGpus
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 
 pytestmark = pytest.mark.slow
 
@@ -57,19 +57,19 @@ def test_launches_that_fail_are_one_sentence_each_and_cost_no_other(report, monk
 
 
 def test_the_launches_of_several_labs_share_one_agent(report, monkeypatch):
-    monkeypatch.setattr(Session, "_current", None)  # that of earlier tests may know these labs' workers
+    monkeypatch.setattr(AgentSession, "_current", None)  # that of earlier tests may know these labs' workers
     launched, agents = measure.launch, []
 
     def launch(plan, **more):
         run = launched(plan, **more)
-        agents.append(Session._current.process.pid)
+        agents.append(AgentSession._current.process.pid)
         return run
 
     monkeypatch.setattr(measure, "launch", launch)
     try:
         assert main(["--report", str(report), "topology", "broadcast"]) == 0
     finally:
-        Session._current.leave()
+        AgentSession._current.leave()
     assert len(agents) == 2 and len({*agents}) == 1
     assert all(row.value for row in Card.load(report / "card.json").rows if row.lab == "topology")
 

@@ -16,7 +16,7 @@ import pytest
 from faults_plan import Faults
 from launches import HERE, soon
 
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.launching import launch
 
 pytestmark = pytest.mark.timeout(120)
@@ -58,7 +58,7 @@ def test_a_reloaded_engine_keeps_its_agent():
 
 WARMING = """
 import json, psutil, time
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 
 def agents():
     children = psutil.Process().children()
@@ -66,7 +66,7 @@ def agents():
         time.sleep(0.01)
     return [child.pid for child in children if "labkit.engine.agent" in child.cmdline()]
 
-Session.warm("faults_worker")
+AgentSession.warm("faults_worker")
 told = [agents()]
 import faults_plan
 from labkit.launching import launch
@@ -91,8 +91,10 @@ def test_an_agent_started_before_the_first_launch_serves_it(warm, before):
 def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
     """As by a cleaner of temporary files, while nothing runs."""
     launch(Faults())
-    agent = Session._current.process.pid
-    for found in [*Path(Session._current._folder).glob(removed)] if removed else [Path(Session._current._folder)]:
+    agent = AgentSession._current.process.pid
+    for found in (
+        [*Path(AgentSession._current._folder).glob(removed)] if removed else [Path(AgentSession._current._folder)]
+    ):
         shutil.rmtree(found) if found.is_dir() else found.unlink()
     assert [launch(Faults()).status["state"] for _ in range(2)] == ["finished"] * 2
     assert not psutil.pid_exists(agent)
@@ -100,17 +102,17 @@ def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
 
 def test_a_renewed_agent_has_replaced_the_one_before():
     launch(Faults())
-    agent = Session._current.process.pid
-    Session.renew("faults_worker")
+    agent = AgentSession._current.process.pid
+    AgentSession.renew("faults_worker")
     assert not psutil.pid_exists(agent)
-    renewed = Session._current.process.pid
+    renewed = AgentSession._current.process.pid
     assert launch(Faults()).status["state"] == "finished"
-    assert Session._current.process.pid == renewed
+    assert AgentSession._current.process.pid == renewed
 
 
 def test_the_reason_of_an_agents_end_is_no_line_of_a_warning():
     """Python's resource tracker may warn last of all."""
-    session = Session.__new__(Session)
+    session = AgentSession.__new__(AgentSession)
     session.process = SimpleNamespace(poll=lambda: 0)
     with tempfile.TemporaryFile() as session._log:
         session._log.write(b"the forkserver is lost\n/lib/a.py:254: UserWarning: resource_tracker: There\n")
@@ -128,7 +130,9 @@ def test_what_an_agent_killed_with_its_kernel_has_left(tmp_path):
     folder = tmp_path / "tmp"
     folder.mkdir()
     environment = os.environ | {"TMPDIR": str(folder)}
-    start = "from labkit.engine.session import Session\nwith Session.borrow('labkit.engine.call'): print(1), input()"
+    start = (
+        "from labkit.engine.session import AgentSession as A\nwith A.borrow('labkit.engine.call'): print(1), input()"
+    )
 
     def kernel() -> subprocess.Popen:
         command, pipe = [sys.executable, "-u", "-c", start], subprocess.PIPE

@@ -20,7 +20,7 @@ from labkit.engine.errors import LauncherLost, WorkerHung
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.processes import MARK_VARIABLE, members
 from labkit.engine.run import Run
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.launching import launch
 
 
@@ -30,7 +30,7 @@ def test_a_killed_agent_takes_its_workers_along(tmp_path):
 
     def kill():
         the_run(tmp_path, rows=2, among=2)
-        Session._current.process.kill()
+        AgentSession._current.process.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -44,14 +44,14 @@ def test_a_killed_agent_takes_its_workers_along(tmp_path):
 @pytest.mark.slow
 def test_an_agent_that_is_stopped_before_a_launch_is_told_in_time():
     launch(Faults())  # so that the agent is there
-    agent = Session._current.process
+    agent = AgentSession._current.process
     agent.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
     error = failed(WorkerHung, "none", limit_s=3)
     assert time.monotonic() - begun < 10, "it neither waits for the agent nor for its end"
     assert error.sentence.endswith(f"; the process that starts the workers, {agent.pid}, was stopped (SIGSTOP)")
     assert launch(Faults()).status["state"] == "finished"
-    assert Session._current.process is agent, "it went on"
+    assert AgentSession._current.process is agent, "it went on"
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -124,7 +124,7 @@ def test_end_kills_what_does_not_listen(monkeypatch):
         [sys.executable, "-c", deaf], env=os.environ | {MARK_VARIABLE: run.mark}, stdout=subprocess.PIPE
     )
     process.stdout.readline()
-    with Session.borrow(Faults.worker) as session:
+    with AgentSession.borrow(Faults.worker) as session:
         watch.Watch.end(run, 1, session)
     assert process.poll() is not None
     assert not members(run)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from labkit.engine.preload import import_statements
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +40,6 @@ def test_a_worker_finds_all_that_is_installed_loaded_already(module):
 
 
 def test_an_engine_s_own_module_needs_no_new_agent():
-    with Session.borrow("lessons.start.worker") as session:
+    with AgentSession.borrow("lessons.start.worker") as session:
         assert session.serves("labkit.engine.call")
         assert not session.serves("lessons.nowhere.worker")

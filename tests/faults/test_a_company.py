@@ -16,7 +16,7 @@ from ends_scenes import Kernel, copy_of_labkit, soon
 from failing_launches import HERE, failed, launch, nothing_left, works
 
 from labkit.engine.errors import RunError, WorkerDied, WorkerRaised
-from labkit.engine.session import Session
+from labkit.engine.session import AgentSession
 from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -111,7 +111,7 @@ from ends_plan import Ends
 from labkit import launch
 from labkit.engine import session
 def rows():
-    return [*launch(Ends()).rows, session.Session._current.process.pid]
+    return [*launch(Ends()).rows, session.AgentSession._current.process.pid]
 before, again = rows(), rows()
 file = Path(session.__file__).with_name("json_lines.py")
 text = file.read_text()
@@ -135,7 +135,7 @@ def test_an_edited_engine_is_loaded_anew(tmp_path):
 def test_fifteen_launches_in_a_row_leave_nothing_that_adds_up():
     def counts() -> dict[str, int]:
         """Descriptors, threads and ports of kernel, agent and forkserver; processes below the kernel; shared memory."""
-        kernel, agent = psutil.Process(), psutil.Process(Session._current.process.pid)
+        kernel, agent = psutil.Process(), psutil.Process(AgentSession._current.process.pid)
         (forkserver,) = (p for p in agent.children() if p.name() == "forkserver")
         gc.collect()  # what a dead cycle still holds is no leak
         found = {"the kernel's children": len(kernel.children(recursive=True))}
@@ -163,4 +163,4 @@ def test_fifteen_launches_in_a_row_leave_nothing_that_adds_up():
 
 
 def agent_mib() -> float:
-    return psutil.Process(Session._current.process.pid).memory_info().rss / 2**20
+    return psutil.Process(AgentSession._current.process.pid).memory_info().rss / 2**20

@@ -17,7 +17,7 @@ from failing_launches import HERE, apart_in, launch, nothing_left, works
 from failing_plan import Failing
 
 from labkit import node
-from labkit.engine.session import Session, agent_fingerprint
+from labkit.engine.session import AgentSession, agent_fingerprint
 from labkit.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
@@ -69,7 +69,7 @@ def cases(folders) -> dict[str, pd.DataFrame]:
             patch.setenv("CUDA_VISIBLE_DEVICES", VISIBLE[case])
             patch.chdir(folders / case)
             found[case] = told(gpus)
-            found[case].attrs["agent"] = Session._current.process.pid
+            found[case].attrs["agent"] = AgentSession._current.process.pid
 
         def import_from(case: str) -> None:
             patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (folders / case, HERE, REPOSITORY))))
