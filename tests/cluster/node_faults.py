@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -30,13 +31,17 @@ class Later(threading.Thread):
     def __init__(self, folder: Path, action: Callable[[], Any]):
         super().__init__(daemon=True)
         self.folder, self.action, self.at, self.launched = folder, action, 0.0, threading.Event()
+        self.error: BaseException | None = None
 
     def run(self) -> None:
         while not self._measures():
             if self.launched.wait(LOOK_SECONDS):
                 return
         self.at = time.monotonic()
-        self.action()
+        try:
+            self.action()
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
+            self.error = error
 
     def _measures(self) -> bool:
         plans = sorted(self.folder.glob("**/plan.json"))
@@ -47,6 +52,7 @@ class Later(threading.Thread):
         self.launched.set()
         self.join()
         assert self.at, "the launch ended before anything was done to it"
+        assert self.error is None, f"nothing was done to the launch: {self.error}"
 
 
 def when_it_measures(folder: Path, action: Callable[[], Any]) -> Later:

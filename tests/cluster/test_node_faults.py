@@ -95,7 +95,8 @@ def test_a_job_that_reaches_its_time_limit_is_told(cluster, allocation, tmp_path
 
 
 def test_a_job_that_is_requeued_is_told_and_its_rows_are_kept(cluster, allocation, tmp_path, monkeypatch, failed):
-    """A batch job, as a Jupyter job is one."""
+    """A batch job, as a Jupyter job is one: its kernel has no stations of an earlier test's job."""
+    session_cache.leave()
     batch = ["sbatch", "--parsable", "--requeue", "--nodes=2", "--partition=lab", "--output=/dev/null"]
     number = cluster.command(*batch, "--wrap=sleep 600")
     try:
