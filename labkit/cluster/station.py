@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import asdict
@@ -24,6 +23,7 @@ from labkit import node
 from labkit.cluster.connectivity import choose_interface, listening_socket, probe
 from labkit.cluster.shared_folder import STATION_ERROR, is_gone, node_file, requests_file
 from labkit.engine import agent, processes
+from labkit.engine.files import private_folder
 from labkit.engine.json_lines import JsonLines
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
@@ -177,7 +177,7 @@ def main(folder: str, name: str) -> None:
     inventory = json.loads(node.here().to_json())
     network = {"interface": interface[0], "gbit_per_s": rate_of(interface[0]), "cards": [*map(asdict, cards())]}
     station.hello(address=interface[1], port=listener.getsockname()[1], node=inventory, network=network)
-    private = tempfile.mkdtemp(prefix=f"labkit-station-{os.geteuid()}-")
+    private, _ = private_folder("station")  # locked as long as this process lives
     agent.main(os.getppid(), private, station)
 
 

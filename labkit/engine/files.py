@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import secrets
+import shutil
 import stat
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from labkit.engine.errors import notice
+
 WRITE_SECONDS = 5.0  # for one small file; a network's file system that serves others, too, takes less than a second
 STANDS_STILL = f"a write has waited for {WRITE_SECONDS:.0f} s: its file system stands still"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Value = TypeVar("Value")
 
@@ -98,3 +104,33 @@ def name_of_user(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return f"user {user}"
+
+
+def private_folder(kind: str) -> tuple[str, int]:
+    """Make a temporary folder for this user; return it, and the descriptor that locks it while it is open (flock(2)).
+
+    The folders of the same kind whose processes were all killed are removed: nothing locks them. What another user has
+    given such a name is left alone.
+    """
+    prefix = f"labkit-{kind}-{os.geteuid()}-"
+    for folder_left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError):  # it is locked, or the file system knows no locks
+            descriptor = os.open(folder_left, FOLDER)
+            try:
+                if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
+                    whose = f"{name_of_user(owner)} has made {folder_left}, named like a folder of your launches"
+                    notice(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
+                    continue
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder_left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+    while True:
+        folder = tempfile.mkdtemp(prefix=prefix)
+        with suppress(FileNotFoundError):
+            descriptor = os.open(folder, FOLDER)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.isdir(folder):  # nobody removed it before it was locked
+                return folder, descriptor
+            os.close(descriptor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import json
 import os
 import re
@@ -21,8 +20,7 @@ from typing import Any, Self
 import psutil
 
 from labkit import node
-from labkit.engine.errors import notice
-from labkit.engine.files import name_of_user
+from labkit.engine.files import private_folder
 from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE, is_stopped
 from labkit.engine.run import Run
 from labkit.engine.system_limits import with_limit
@@ -49,7 +47,6 @@ READ_EARLY = (
 )
 
 LEAVE_SECONDS = 5.0
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def environment() -> dict[str, str]:
@@ -195,7 +192,7 @@ class AgentSession(Session):
 
     def __init__(self, modules: tuple[str, ...]):
         super().__init__(modules)
-        self._folder, self._locked = private_folder()  # for the agent alone
+        self._folder, self._locked = private_folder("agent")  # for the agent alone
         self._sockets: set[str] = set()  # of the forkserver, in that folder
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
         read_end, write_end = os.pipe()  # no file: a disk may be full, a folder removed
@@ -294,36 +291,6 @@ class AgentSession(Session):
             if self._locked is not None:
                 os.close(self._locked)
             self._locked = None
-
-
-def private_folder() -> tuple[str, int]:
-    """Make a folder for an agent; return it, and the descriptor that locks it while kernel or agent live (flock(2)).
-
-    The folders of agents that were killed together with their kernels are removed: nothing locks them. What another
-    user has given such a name is left alone.
-    """
-    prefix = f"labkit-agent-{os.geteuid()}-"
-    for folder_left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with suppress(OSError):  # it is locked, or the file system knows no locks
-            descriptor = os.open(folder_left, FOLDER)
-            try:
-                if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
-                    whose = f"{name_of_user(owner)} has made {folder_left}, named like a folder of your launches"
-                    notice(f"{whose}; it is left alone: ask them or root to remove it", stacklevel=2)
-                    continue
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder_left, ignore_errors=True)
-            finally:
-                os.close(descriptor)
-    while True:
-        folder = tempfile.mkdtemp(prefix=prefix)
-        with suppress(FileNotFoundError):
-            descriptor = os.open(folder, FOLDER)
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.path.isdir(folder):  # nobody removed it before it was locked
-                return folder, descriptor
-            os.close(descriptor)
 
 
 def agent_fingerprint() -> tuple:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from faults_plan import Faults
@@ -58,11 +59,21 @@ def test_a_worker_that_hangs_is_named_with_its_node_and_line(allocation, failed)
     works_again()
 
 
-def test_a_station_that_is_killed_is_told_with_its_node(cluster, allocation, tmp_path, failed):
-    killing = when_it_measures(tmp_path, lambda: cluster.stations("n2")[0].kill())
-    error = failed(LauncherLost, Faults(faults=("sleep",)), killing)
+def test_a_station_that_is_killed_is_told_with_its_node_and_the_next_one_removes_its_folder(
+    cluster, allocation, tmp_path, failed
+):
+    folders = []
+
+    def kill():
+        station = cluster.stations("n2")[0]
+        opened = (os.path.realpath(file) for file in Path(f"/proc/{station.pid}/fd").iterdir())
+        folders.extend(path for path in opened if "labkit-station-" in path)
+        station.kill()
+
+    error = failed(LauncherLost, Faults(faults=("sleep",)), when_it_measures(tmp_path, kill))
     assert error.node == 1 and "node 1 (n2) has lost its station" in error.sentence
     works_again()
+    assert folders and not any(map(os.path.exists, folders))
 
 
 def test_a_job_that_is_cancelled_is_told_and_its_rows_are_kept(cluster, allocation, tmp_path, monkeypatch, failed):

@@ -25,7 +25,7 @@ from launches import HERE, soon, the_run
 
 from labkit import node
 from labkit.cluster.shared_folder import SharedFolder
-from labkit.engine import locks, session
+from labkit.engine import files, locks
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
@@ -298,7 +298,7 @@ def test_another_users_folder_with_the_name_of_an_agents_is_left_alone_and_told(
         with another_user(nest, theirs, 3000):
             soon(lambda: theirs.exists() and Path(theirs, *["d"] * 1000).exists())
             with pytest.warns(UserWarning, match=rf"has made {theirs}.*remove it"):
-                folder, descriptor = session.private_folder()
+                folder, descriptor = files.private_folder("agent")
         os.close(descriptor)
         assert Path(theirs, *["d"] * 1000).exists() and not mine.exists()
         assert stat.filemode(os.stat(folder).st_mode) == "drwx------"

@@ -38,7 +38,7 @@ from faults_plan import Faults
 from launches import HERE, soon, the_run
 
 from labkit import node
-from labkit.engine import locks, session
+from labkit.engine import files, locks
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
@@ -208,7 +208,7 @@ def test_a_link_that_has_the_name_of_an_agents_folder_leads_nowhere(shared, monk
     precious.mkdir()
     (precious / "file").write_text("root's own")
     assert reached({"link": lambda: link.symlink_to(precious)}) == ["link"]
-    folder, descriptor = session.private_folder()
+    folder, descriptor = files.private_folder("agent")
     os.close(descriptor)
     os.rmdir(folder)
     assert (precious / "file").read_text() == "root's own" and link.is_symlink() and folder != str(link)
