@@ -22,6 +22,7 @@ from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import read_lines
 from labkit.engine.launch_settings import Settings
 from labkit.engine.launches import Launches, ResourceUsage, omp_num_threads
+from labkit.engine.messages import Request
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.progress import ProgressBars
@@ -92,7 +93,7 @@ class HandSession(Session):
     def outcome(self, run: Run, launch: int) -> None:
         """The launch goes on until its ranks have said how they ended."""
 
-    def send_request(self, **request: Any) -> None:
+    def send_request(self, request: Request) -> None:
         """Nobody hears it."""
 
     def alive(self) -> bool:

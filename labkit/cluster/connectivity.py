@@ -69,7 +69,7 @@ def _address_towards(other: str) -> str:
         return ""
 
 
-def probe(index: int, interface: str, peers: Sequence[Sequence[Any]], run: Run) -> dict[str, Any]:
+def look_around(index: int, interface: str, peers: Sequence[Sequence[Any]], run: Run) -> dict[str, Any]:
     """Return `unreachable` (why, by node), `interface` (what is wrong with the own one) and `folder` (why no write).
 
     `peers` are address and port of each node's station; nobody accepts there, so a connection says nothing.

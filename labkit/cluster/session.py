@@ -12,12 +12,13 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
+from labkit.engine.messages import LookAround, Outcome, Request, StationOutcome, StopLaunch
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, environment, import_path
@@ -59,7 +60,7 @@ class NodesSession(Session):
         self.hosts, self.networks, self.rendezvous = (), (), {}
         self.folder_stuck = False  # nothing that is told through the shared folder arrives
         self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
-        self._outcomes_by_launch: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+        self._outcomes_by_launch: dict[tuple[str, int], dict[int, StationOutcome]] = {}
         self._probes: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._stopped: set[tuple[str, int]] = set()
         self._hello_of: dict[int, dict[str, Any]] = {}
@@ -121,7 +122,7 @@ class NodesSession(Session):
             where = f"{', '.join(others)} {'has' if len(others) == 1 else 'have'} another one than this kernel"
             raise ClusterError(f"all nodes need the same version of labkit: {where}. Let all share one checkout")
 
-    def send_request(self, **request: Any) -> None:
+    def send_request(self, request: Request) -> None:
         """Send all stations a request; each adds its own part of the environment where it starts a launch."""
         if "environment" in request:
             self.token = secrets.token_hex(16)
@@ -129,24 +130,23 @@ class NodesSession(Session):
             self._outcomes_by_launch.pop(key, None)
             self._stopped.discard(key)
             changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*NODE_VARIABLES}
-            changes = {name: wanted[name] for name in changed}
-            rendezvous = self.rendezvous | {"token": self.token}
-            workers = request["workers"] // self.count
-            request |= {"environment": changes, "rendezvous": rendezvous, "workers": workers}
+            request["environment"] = {name: wanted[name] for name in changed}
+            request["rendezvous"] = self.rendezvous | {"token": self.token}
+            request["workers"] //= self.count
         elif "stop" in request:
             self._stopped.add((Run(request["stop"]).mark, request["launch"]))
         request["number"] = secrets.token_hex(8)
-        super().send_request(**request)
+        super().send_request(request)
         if not {"environment", "leave"} & {*request}:  # what matters where srun does not reach a station
             self._shared.append_request(request)
 
-    def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
+    def outcome(self, run: Run, launch: int) -> Outcome | None:
         """How the launch ended, once all nodes have told; where one tells of a failure, the others are ended."""
         self._read()
         key = (run.mark, launch)
         outcomes = self._outcomes_by_launch.get(key, {})
         if any(outcome["first"] or outcome["error"] for outcome in outcomes.values()) and key not in self._stopped:
-            self.send_request(stop=str(run.folder), launch=launch)
+            self.send_request(StopLaunch(stop=str(run.folder), launch=launch))
         if len(outcomes) < self.count:
             return None
         order = sorted(outcomes, key=lambda index: outcomes[index]["unix"])
@@ -154,15 +154,15 @@ class NodesSession(Session):
         errors = [outcomes[index]["error"] for index in order if outcomes[index]["error"]]
         exits = failed[0].get("exits", {}) if failed else {}
         first = failed[0]["first"] if failed else []
-        return {"first": first, "exits": exits, "statuses": {}, "error": "" if first else next(iter(errors), "")}
+        return Outcome(first=first, exits=exits, statuses={}, error="" if first else next(iter(errors), ""))
 
-    def probe(self, run: Run) -> dict[int, dict[str, Any]]:
+    def look_around(self, run: Run) -> dict[int, dict[str, Any]]:
         """Have all stations look around; return what each sees, by node, of those that answer within PROBE_SECONDS.
 
         Answers come through srun and through the shared folder: one of them may be what is lost.
         """
         number = secrets.token_hex(8)
-        self.send_request(probe=number, folder=str(run.folder), peers=self.peers)
+        self.send_request(LookAround(probe=number, folder=str(run.folder), peers=self.peers))
         deadline, probes = time.monotonic() + PROBE_SECONDS, self._probes[number]
         while len(probes) < self.count and self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -195,7 +195,8 @@ class NodesSession(Session):
             elif "probe" in line:
                 self._probes[line["probe"]][index] = line
             elif "launch" in line:
-                self._outcomes_by_launch.setdefault((line["run"], line["launch"]), {})[index] = line
+                outcomes = self._outcomes_by_launch.setdefault((line["run"], line["launch"]), {})
+                outcomes[index] = cast(StationOutcome, line)
 
     def why_lost(self) -> str:
         """Return how Slurm ended the job, once it says so; "" where the job still runs."""

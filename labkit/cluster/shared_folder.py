@@ -9,7 +9,7 @@ import errno
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class SharedFolder:
             for line in lines.new_objects():
                 yield index, line
 
-    def append_request(self, request: dict[str, Any]) -> None:
+    def append_request(self, request: Mapping[str, Any]) -> None:
         """Write a request for stations that srun may not reach."""
 
         def append() -> None:

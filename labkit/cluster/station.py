@@ -15,16 +15,18 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from labkit import node
-from labkit.cluster.connectivity import choose_interface, listening_socket, probe
+from labkit.cluster.connectivity import choose_interface, listening_socket, look_around
 from labkit.cluster.shared_folder import STATION_ERROR, is_gone, node_file, requests_file
 from labkit.engine import agent, processes
 from labkit.engine.files import private_folder
 from labkit.engine.json_lines import JsonLines
+from labkit.engine.messages import LookAround, Request, StartWorkers
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import environment
@@ -51,7 +53,7 @@ class Station(agent.RequestHandler):
         self._heard, self._hearing = set[Any](), threading.Lock()
         self._telling = threading.RLock()
 
-    def tell(self, outcome: dict[str, Any]) -> None:
+    def tell(self, outcome: Mapping[str, Any]) -> None:
         """Append one line to this node's file, on disk when this returns; of each launch only the first outcome."""
         with self._telling:
             if "launch" in outcome:
@@ -59,44 +61,42 @@ class Station(agent.RequestHandler):
                 if launch in self.outcomes_told:
                     return
                 self.outcomes_told.add(launch)
-                outcome = outcome | {"left": len(members(self.runs[outcome["run"]]))}
+                outcome = {**outcome, "left": len(members(self.runs[outcome["run"]]))}
             try:
-                super().tell(outcome | {"unix": time.time()})
+                super().tell({**outcome, "unix": time.time()})
                 os.fsync(self._pipe.fileno())
             except OSError as error:  # the kernel learns it from srun, which ends with this process
                 why = f"node {self.index} ({host_name()}) cannot write {self.folder}: {error.strerror}"
                 print(f"{STATION_ERROR}{why}", file=sys.stderr, flush=True)
                 self.ending = True
 
-    def start(self, request: dict[str, Any]) -> None:
+    def start(self, request: StartWorkers) -> None:
         """Start this node's share of the workers, in the environment of this node."""
-        changes, rendezvous = request["environment"], request["rendezvous"]
+        changes, rendezvous = request["environment"], request.get("rendezvous", {})
         own_gpus = {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ}
         listener = self.listener.fileno() if self.listener else None
         network = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": f"={self.interface}"}
-        local = {
-            "environment": self.clean | changes | own_gpus | network | {"LABKIT_LAUNCHED": repr(time.monotonic())},
-            "node": self.index,
-            "ranks": (self.index * request["workers"], (self.index + 1) * request["workers"]),
-            "sampled": self._gpus_to_sample(request),
-            "rendezvous": rendezvous | {"node": self.index, "own_address": self.address, "listener": listener},
-        }
+        request["environment"] = self.clean | changes | own_gpus | network | {"LABKIT_LAUNCHED": repr(time.monotonic())}
+        request["node"] = self.index
+        request["ranks"] = (self.index * request["workers"], (self.index + 1) * request["workers"])
+        request["sampled"] = self._gpus_to_sample(request)
+        request["rendezvous"] = rendezvous | {"node": self.index, "own_address": self.address, "listener": listener}
         run = Run(request["folder"])
         self.runs[run.mark] = run
-        super().start(request | local)
+        super().start(request)
 
-    def probe(self, request: dict[str, Any]) -> None:
+    def look_around(self, request: LookAround) -> None:
         """Tell what this node sees now, on both ways to the kernel: one of them may be what is lost."""
 
         def answer() -> None:
-            report = probe(self.index, self.interface, request["peers"], Run(request["folder"]))
+            report = look_around(self.index, self.interface, request["peers"], Run(request["folder"]))
             report = {"probe": request["probe"], "node": self.index, **report}
             print(json.dumps(report), flush=True)
             self.tell(report)
 
         threading.Thread(target=answer, daemon=True).start()
 
-    def is_new(self, request: dict[str, Any]) -> bool:
+    def is_new(self, request: Request) -> bool:
         with self._hearing:
             was_heard = request.get("number") in self._heard
             self._heard.add(request.get("number"))
@@ -107,7 +107,7 @@ class Station(agent.RequestHandler):
         requests = JsonLines(file := requests_file(self.folder), elsewhere=True)
         while not is_gone(file):
             for request in requests.new_objects():
-                agent.handle(request, self)
+                agent.handle(cast(Request, request), self)
             time.sleep(REQUEST_SECONDS)
         self.ending = True
 
@@ -116,7 +116,7 @@ class Station(agent.RequestHandler):
         if not self.index:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _gpus_to_sample(self, request: dict[str, Any]) -> list[tuple[int, str | None]] | None:
+    def _gpus_to_sample(self, request: StartWorkers) -> list[tuple[int, str | None]] | None:
         """Return which GPUs of this node the launch uses; none on a CPU, None where no conditions are measured."""
         if not request["sampled"]:
             return request["sampled"]

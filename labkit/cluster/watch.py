@@ -8,10 +8,11 @@ from __future__ import annotations
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from labkit.cluster.session import NodesSession
 from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerDied, WorkerRaised
+from labkit.engine.messages import DumpStacks, Outcome, StopLaunch
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.watch import POLL_SECONDS, STACK_SECONDS, Watch
@@ -46,7 +47,7 @@ class NodesWatch(RemoteWatch):
         if isinstance(session, NodesSession) and session.folder_stuck:  # nothing can be told through it
             session.leave()
             return
-        session.send_request(stop=str(run.folder), launch=launch)
+        session.send_request(StopLaunch(stop=str(run.folder), launch=launch))
         deadline = time.monotonic() + END_SECONDS
         while session.outcome(run, launch) is None:
             if time.monotonic() > deadline or not session.alive():
@@ -74,7 +75,7 @@ class NodesWatch(RemoteWatch):
         lost_error.node, lost_error.point = loss.node, error.point
         return lost_error
 
-    def _first_cause(self, outcome: dict[str, Any] | None) -> RunError:
+    def _first_cause(self, outcome: Outcome | None) -> RunError:
         """Return the error of an ended launch; where Slurm has ended the job, that is the cause."""
         exits = (outcome or {}).get("exits", {}).values()
         suspicious = not self.session.alive() or self.session.ended_by or -signal.SIGTERM in exits
@@ -94,7 +95,7 @@ class NodesWatch(RemoteWatch):
     def _dump_stacks(self) -> None:
         """Have the stations ask every rank where it stands, and wait for the answers."""
         pids = {rank: pid for rank in self.ranks if (pid := self.diagnosis.pid(rank)) is not None}
-        self.session.send_request(stacks=str(self.run.folder), pids=[*pids.values()])
+        self.session.send_request(DumpStacks(stacks=str(self.run.folder), pids=[*pids.values()]))
         deadline = time.monotonic() + STACK_SECONDS
         while not all(map(self.diagnosis.stack_is_complete, pids)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -113,7 +114,7 @@ def loss_of(run: Run, session: NodesSession) -> Loss | None:
     """Have every station look, and this kernel, too; return what is lost, None where nothing is."""
     with ThreadPoolExecutor(1) as threads:
         kernel_probe = threads.submit(run.unwritable)
-        probes = session.probe(run)
+        probes = session.look_around(run)
         unwritable_here = kernel_probe.result()
     unwritable = {index: probe["folder"] for index, probe in probes.items() if probe["folder"]}
     if unwritable_here or unwritable:

@@ -42,5 +42,6 @@ On all sides:
     processes.py        which processes belong to a run, and how all of them end
     system_limits.py    which limit of the system is behind a process or a file that could not be had
     files.py            a file replaced in one step; writes to a disk that is full or stands still
+    messages.py         what a kernel asks of its agent, and what that tells back
     json_lines.py       files of rows and events: read as they grow, or only counted
 """

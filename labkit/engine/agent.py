@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ import psutil
 
 from labkit.engine import forkserver, preload
 from labkit.engine.log_text import one_line
+from labkit.engine.messages import LookAround, Outcome, Request, StartWorkers
 from labkit.engine.processes import KILL_SECONDS, become_subreaper, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
@@ -47,11 +49,11 @@ class RequestHandler:
         self._pipe = open(descriptor, "wb", buffering=0)  # noqa: SIM115  (as long as this process)
         self._lock = threading.Lock()
 
-    def tell(self, outcome: dict[str, Any]) -> None:
+    def tell(self, outcome: Mapping[str, Any]) -> None:
         with self._lock:
             self._pipe.write(json.dumps(outcome).encode() + b"\n")
 
-    def start(self, request: dict[str, Any]) -> None:
+    def start(self, request: StartWorkers) -> None:
         """Start a thread for a request of the kernel."""
         threading.Thread(target=serve_launch, args=(request, self), daemon=True).start()
 
@@ -68,10 +70,10 @@ class RequestHandler:
             if process.pid in pids:
                 send_signal(process, signal.SIGUSR1)
 
-    def probe(self, request: dict[str, Any]) -> None:
+    def look_around(self, request: LookAround) -> None:
         """Only a node among several is asked what it sees of the others."""
 
-    def is_new(self, request: dict[str, Any]) -> bool:
+    def is_new(self, request: Request) -> bool:
         """Whether the request has not come on another way."""
         return True
 
@@ -146,7 +148,7 @@ def leave(folder: str, handler: RequestHandler) -> NoReturn:
     os._exit(0)
 
 
-def handle(request: dict[str, Any], handler: RequestHandler) -> None:
+def handle(request: Request, handler: RequestHandler) -> None:
     """Do what the kernel asks for."""
     if not handler.is_new(request):
         return
@@ -155,8 +157,8 @@ def handle(request: dict[str, Any], handler: RequestHandler) -> None:
     elif "stacks" in request:
         handler.dump_stacks(request["stacks"], request["pids"])
     elif "probe" in request:
-        handler.probe(request)
-    else:
+        handler.look_around(request)
+    elif "folder" in request:
         # A run whose folder was renamed may have had this name, and been stopped under it.
         STOPPED_LAUNCHES.discard((request["folder"], request["launch"]))
         handler.start(request)
@@ -197,7 +199,7 @@ def _adopted() -> list[psutil.Process]:
     return [child for child in children if child.pid not in known_pids]
 
 
-def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
+def serve_launch(request: StartWorkers, handler: RequestHandler) -> None:
     """Run one launch to its end, once torch is loaded, and tell the kernel how each worker's process ended."""
     run = ACTIVE_RUNS[request["folder"]] = Run(request["folder"], of_node=request.get("node", 0))
     number = (request["folder"], request["launch"])
@@ -208,9 +210,9 @@ def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
         try:
             outcome = _launch(run, request)
         except BaseException as error:
-            outcome = {"first": [], "error": one_line(f"{type(error).__name__}: {error}", MOST_ERROR)}
+            outcome = Outcome(first=[], error=one_line(f"{type(error).__name__}: {error}", MOST_ERROR))
     else:
-        sampler, outcome = None, {"first": [], "error": "it was stopped before its workers were started"}
+        sampler, outcome = None, Outcome(first=[], error="it was stopped before its workers were started")
     try:
         kill(run)  # what the workers have started and left; the kernel may be gone before it can
         kill_adopted()
@@ -226,13 +228,13 @@ def serve_launch(request: dict[str, Any], handler: RequestHandler) -> None:
         handler.tell({"run": run.mark, "launch": request["launch"], **outcome})
 
 
-def _launch(run: Run, request: dict[str, Any]) -> dict[str, Any]:
+def _launch(run: Run, request: StartWorkers) -> Outcome:
     """Have torch.distributed's elastic agent start the workers; return how they ended."""
     from labkit.engine.elastic import start_workers
 
-    request = request | {"parent": forkserver.parent_of_workers()}
     outcome = start_workers(f"{run.mark}-{request['launch']}", run.elastic_folder, request)
-    return outcome | {"stopped": (request["folder"], request["launch"]) in STOPPED_LAUNCHES}  # the kernel, before that
+    outcome["stopped"] = (request["folder"], request["launch"]) in STOPPED_LAUNCHES  # by the kernel, before that
+    return outcome
 
 
 if __name__ == "__main__":

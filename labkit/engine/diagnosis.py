@@ -26,6 +26,7 @@ from labkit.engine.errors import (
 )
 from labkit.engine.json_lines import JsonLines
 from labkit.engine.log_text import one_line
+from labkit.engine.messages import Outcome
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.system_limits import with_limit
@@ -105,7 +106,7 @@ class Diagnosis:
             why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
 
-    def first_cause(self, outcome: dict | None, ended_silently: list[int], session: Session) -> RunError:
+    def first_cause(self, outcome: Outcome | None, ended_silently: list[int], session: Session) -> RunError:
         """Return the error of an ended launch; `ended_silently` in the order in which that was seen.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
@@ -116,12 +117,12 @@ class Diagnosis:
             return self._exception_error(*culprits[0][1:])
         if (
             session.alive()
-            and (death := self._first_death(outcome or {}, ended_silently, stopped_too=not raised)) is not None
+            and (death := self._first_death(outcome, ended_silently, stopped_too=not raised)) is not None
         ):
             return self._death_error(*death)
         if raised and session.alive():
             return self._exception_error(*raised[0][1:])
-        why = with_limit((outcome or {}).get("error") or session.how_it_ended())
+        why = with_limit((outcome and outcome["error"]) or session.how_it_ended())
         sentence = f"the process that starts the workers is lost, and no worker had failed: {why}{self._advice()}"
         return LauncherLost(sentence, run=self.run, detail=session.log_tail(), logs=self.logs(None))
 
@@ -135,12 +136,13 @@ class Diagnosis:
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
     def _first_death(
-        self, outcome: dict, ended_silently: list[int], stopped_too: bool
+        self, outcome: Outcome | None, ended_silently: list[int], stopped_too: bool
     ) -> tuple[int, int | None] | None:
         """Return (rank, exit status) of the first worker that ended without a word; None where there is none.
 
         The agent names the failure that it saw first, and then stops the others with SIGTERM.
         """
+        outcome = outcome or Outcome(first=[], error="not told")
         statuses, exits = outcome.get("statuses", {}), outcome.get("exits", {})
         statuses = {rank: statuses.get(str(self.pid(rank)), exits.get(str(rank))) for rank in self.ranks}
         silent = [rank for rank in self.ranks if not self.has_reported_its_end(rank)]
@@ -148,10 +150,10 @@ class Diagnosis:
             rank for rank in (*ended_silently, *silent) if rank in silent and (rank in ended_silently or statuses[rank])
         ]
         stopped = [rank for rank in dead if statuses[rank] == -signal.SIGTERM]
-        first = [rank for rank in outcome.get("first", []) if rank in silent]
+        first = [rank for rank in outcome["first"] if rank in silent]
         order = [*first, *(rank for rank in dead if rank not in stopped)]
         if stopped_too:
-            unheard = silent if outcome.get("error") == "" else []  # all ended well, but the file of its words is lost
+            unheard = silent if outcome["error"] == "" else []  # all ended well, but the file of its words is lost
             order += [*stopped, *unheard]
         return (order[0], statuses[order[0]]) if order else None
 

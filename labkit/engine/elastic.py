@@ -15,11 +15,12 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from labkit.engine import forkserver, rendezvous
 from labkit.engine.enter import HELD_SIGNALS, enter
+from labkit.engine.messages import Outcome, StartWorkers
 
 MONITOR_SECONDS = 0.05
 
 
-def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> Outcome:
     """Start the workers, wait for their end, and return the ranks that failed `first`, their `exits`, and `error`.
 
     The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
@@ -43,13 +44,14 @@ def start_workers(run_id: str, log_folder: Path, request: dict[str, Any]) -> dic
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)  # a spawned worker inherits it from this thread
     try:
-        elastic_launch(config, enter)(request | {"store": of_nodes or str(store)})
+        share = {**request, "parent": forkserver.parent_of_workers(), "store": of_nodes or str(store)}
+        elastic_launch(config, enter)(share)
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        return {"first": sorted(exits), "exits": exits, "error": ""}
+        return Outcome(first=sorted(exits), exits=exits, error="")
     finally:
         store.unlink(missing_ok=True)
-    return {"first": [], "error": ""}
+    return Outcome(first=[], error="")
 
 
 def _status_0_can_be_a_failure() -> None:

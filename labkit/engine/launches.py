@@ -23,6 +23,7 @@ from labkit.engine.errors import (
 )
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import file_bytes
+from labkit.engine.messages import StartWorkers
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK_VARIABLE, members
 from labkit.engine.progress import LiveLine, ProgressBars
@@ -153,7 +154,7 @@ class Launches:
         """Have the agent beside this kernel start the newest launch's workers for the points from `first_point` on."""
         run = self.run
         gpus = [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
-        session.send_request(
+        request = StartWorkers(
             folder=str(run.folder),
             launch=self.count,
             first_point=first_point,
@@ -163,6 +164,7 @@ class Launches:
             sampled=None if os.environ.get(CONDITIONS) == "0" else gpus,  # whose counters the agent reads
             environment=worker_environment(run, self.count),
         )
+        session.send_request(request)
 
     def end(self) -> None:
         """End every process of the newest launch."""

@@ -21,6 +21,7 @@ import psutil
 
 from labkit import node
 from labkit.engine.files import private_folder
+from labkit.engine.messages import Leave, Outcome, Request
 from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE, is_stopped
 from labkit.engine.run import Run
 from labkit.engine.system_limits import with_limit
@@ -101,15 +102,12 @@ class Session:
         assert self.process.stdin is not None, "it is a pipe"
         self._requests = self.process.stdin
 
-    def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
-        """How the launch ended: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
+    def outcome(self, run: Run, launch: int) -> Outcome | None:
+        """How the launch ended; None while it goes on."""
         raise NotImplementedError
 
-    def send_request(self, **request: Any) -> None:
-        """Ask for something: to start or stop a launch, dump stacks, look, or leave.
-
-        A process that is gone is noticed by whoever waits for the outcome.
-        """
+    def send_request(self, request: Request) -> None:
+        """Ask for something. A process that is gone is noticed by whoever waits for the outcome."""
         with suppress(BrokenPipeError, ValueError):
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
@@ -139,7 +137,7 @@ class Session:
     def leave(self) -> None:
         """Let the process end: at once where nothing runs, and with it every worker that it has."""
         self.resume()
-        self.send_request(leave=True)  # a process forked from this one may hold its stdin open
+        self.send_request(Leave(leave=True))  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
         try:
@@ -268,14 +266,13 @@ class AgentSession(Session):
         same = self._locked is not None and os.path.samestat(there, os.fstat(self._locked))
         return same and all(Path(self._folder, name).exists() for name in self._sockets)
 
-    def send_request(self, **request: Any) -> None:
+    def send_request(self, request: Request) -> None:
         """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""
         if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
             self._outcomes.pop((request["environment"][MARK_VARIABLE], request["launch"]), None)
-        super().send_request(**request)
+        super().send_request(request)
 
-    def outcome(self, run: Run, launch: int) -> dict[str, Any] | None:
-        """How the agent saw the launch end: `first` (ranks), `statuses` (by pid), `error`; None while it goes on."""
+    def outcome(self, run: Run, launch: int) -> Outcome | None:
         with self._reading, suppress(ValueError):  # once the agent has left, the pipe is closed
             while more := self._outcomes_pipe.read(2**16):
                 *lines, self._half = (self._half + more).split(b"\n")

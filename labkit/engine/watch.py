@@ -12,6 +12,7 @@ from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import size_bytes
+from labkit.engine.messages import Outcome, StopLaunch
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.progress import LiveLine
 from labkit.engine.run import Run
@@ -76,7 +77,7 @@ class Watch:
         """
         over = session.outcome(run, launch) is not None
         if not over:
-            session.send_request(stop=str(run.folder), launch=launch)
+            session.send_request(StopLaunch(stop=str(run.folder), launch=launch))
             session.resume()
             terminate(run, GRACE_SECONDS)
         deadline = time.monotonic() + AGENT_SECONDS
@@ -204,7 +205,7 @@ class Watch:
         """Whether a rank of a launch that was ended here had ended before."""
         return rank in self.ended_silently
 
-    def _first_cause(self, outcome: dict[str, Any] | None) -> RunError:
+    def _first_cause(self, outcome: Outcome | None) -> RunError:
         """Return the error of a launch that has ended."""
         return self.diagnosis.first_cause(outcome, self.ended_silently, self.session)
 
