@@ -244,12 +244,13 @@ def added_by_sharding(table: pd.DataFrame) -> Markdown:
     return verdict(sentence, _shown(table.head(8).round(0), names, "operator"), summary="The largest differences")
 
 
-def lines_fit(table: pd.DataFrame) -> Markdown:
-    """Say whether α grows as a ring's hops do; takes `fits`."""
+def lines_fit(table: pd.DataFrame, here: pd.DataFrame) -> Markdown:
+    """Say whether α grows as a ring's hops do in the projection's links, and show this run's; takes `fits` of both."""
     if table.empty:
         return verdict("No collective was timed at two sizes.")
     names = {"alpha_us": "α, µs", "beta_gb_per_s": "β, GB/s", "knee_mib": "α is half of the time at, MiB"}
-    shown, summary = _shown(table, names, "ranks", "collective"), "α and β of every line"
+    runs = pd.concat([table.assign(run="projected from"), here.assign(run="this run")])
+    shown, summary = _shown(runs, names, "run", "ranks", "collective"), "α and β of every line"
     worst = units.percent(table["residual"].max())
     fit = f"Every time is within {worst} of its line."
     if table["residual"].max() > _STRAIGHT:

@@ -226,8 +226,10 @@ def lines(*rows):
 def test_lines_fit(alpha_us, residual, said):
     few = lines(("all-reduce", 2, 20.0, 250.0, 0.0, 4.77))
     both = lines(("all-reduce", 2, 20.0, 250.0, 0.0, 4.77), ("all-reduce", 4, alpha_us, 250.0, residual, 4.77))
-    assert said in sharding.lines_fit(both).data
-    assert "grows" not in sharding.lines_fit(few).data and "two sizes" in sharding.lines_fit(few.iloc[:0]).data
+    text = sharding.lines_fit(both, few).data
+    assert said in text and text.count("| this run |") == 1
+    assert "grows" not in sharding.lines_fit(few, both).data
+    assert "two sizes" in sharding.lines_fit(few.iloc[:0], few).data
 
 
 @pytest.mark.parametrize(
