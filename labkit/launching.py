@@ -65,16 +65,25 @@ def launch_or_replay(plan: Plan, recorded: str) -> Run:
     namespaces of this machine are the nodes. Where the machine lends none, a warning says why, and the recorded run
     stands in. Raises what `launch` raises.
     """
-    from labkit.cluster import namespaces
     from labkit.cluster.launch import launch_on_nodes
 
-    nodes = nodes_wanted() or 2
-    cluster = os.environ.get("LABKIT_CLUSTER") or ("slurm" if "SLURM_JOB_ID" in os.environ else "namespaces")
-    if cluster == "namespaces" and (why := namespaces.why_not()):
+    if why := why_replayed():
         warnings.warn(f"{plan.lab} · {plan.name}: {why}. The recorded run stands in: {recorded}", stacklevel=2)
         return replay(recorded)
     limit_s = _within_the_course(LIMIT_S)
-    return launch_on_nodes(plan, nodes, patience_s=PATIENCE_S, limit_s=limit_s, progress=True, cluster=cluster)
+    limits = {"patience_s": PATIENCE_S, "limit_s": limit_s, "progress": True}
+    return launch_on_nodes(plan, nodes_wanted() or 2, **limits, cluster=_cluster())
+
+
+def why_replayed() -> str:
+    """Return why `launch_or_replay` has no nodes here; "" where it has some."""
+    from labkit.cluster import namespaces
+
+    return namespaces.why_not() if _cluster() == "namespaces" else ""
+
+
+def _cluster() -> str:
+    return os.environ.get("LABKIT_CLUSTER") or ("slurm" if "SLURM_JOB_ID" in os.environ else "namespaces")
 
 
 def _within_the_course(limit_s: float) -> float:

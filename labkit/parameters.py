@@ -15,6 +15,7 @@ from labkit.engine.errors import ParameterError, PlanError
 from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.plan import PARAMETERS, Plan, require_parameters
 from labkit.engine.session import AgentSession
+from labkit.launching import why_replayed
 from labkit.story.words import say
 
 INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
@@ -37,6 +38,8 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
         raise ParameterError(str(error)) from None
     if not plans:
         return say("This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it.")
+    if all(plan.several_nodes for plan in plans) and (why := why_replayed()):
+        return say(f"Recorded runs stand in for every launch of this lesson: {why}.")
     if get_ipython() is not None and nodes_wanted() is None:
         AgentSession.warm(*dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes))
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
@@ -62,7 +65,8 @@ def _where(plans: list[Plan]) -> str:
     for plan in plans:
         workers = f"{plan.gpus} {'GPU' if plan.device == 'cuda' else 'CPU process'}"
         many = "" if plan.gpus == 1 else "s" if plan.device == "cuda" else "es"
-        groups.setdefault(f"size **{plan.size}**, **{workers}{many}**", []).append(type(plan).__name__)
+        nodes = " on each node" if plan.several_nodes else ""
+        groups.setdefault(f"size **{plan.size}**, **{workers}{many}{nodes}**", []).append(type(plan).__name__)
     if len(groups) == 1:
         return f"Every launch of this lesson: {next(iter(groups))}."
     return " ".join(f"{', '.join(f'`{name}`' for name in names)}: {what}." for what, names in groups.items())

@@ -15,7 +15,7 @@ import labkit.parameters
 from labkit import check_parameters, node
 from labkit.batch.execute import ThisInterpreter
 from labkit.engine.errors import NotEnoughGpus, ParameterError, PlanError
-from lessons import accounting, attention, broadcast, sharding, start
+from lessons import accounting, attention, beyond_the_node, broadcast, sharding, start
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -199,6 +199,14 @@ def test_the_check_says_what_will_run(machine):
     assert "`gpus=3` changes nothing: this lesson uses 1 worker(s)" in told(attention, gpus=3)
     assert "changes nothing" not in told(attention)
     assert "launches nothing" in told(accounting, gpus=3)
+
+
+def test_a_lesson_over_nodes_says_so_or_why_recorded_runs_stand_in(machine, monkeypatch):
+    machine(0)
+    monkeypatch.setattr(labkit.parameters, "why_replayed", lambda: "")
+    assert "**2 CPU processes on each node**" in told(beyond_the_node)
+    monkeypatch.setattr(labkit.parameters, "why_replayed", lambda: "only root may make them")
+    assert told(beyond_the_node) == "Recorded runs stand in for every launch of this lesson: only root may make them."
 
 
 def test_on_a_node_with_one_gpu_each_plan_says_where_it_runs(machine):

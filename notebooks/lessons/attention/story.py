@@ -181,7 +181,7 @@ def one_generation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     rows = table[(table["phase"] == "both") & (table["clock"] == "launched") & (table["head_dim"] == 64)]
     ms = rows.pivot_table(index="sequence", columns="implementation", values="ms").dropna(subset="hopper").iloc[-1]
     hopper, triton, cudnn = (f"{units.number(ms[name])} ms" for name in ("hopper", "flash", "sdpa_cudnn"))
-    start = f"{where(table).split(',')[0]}, at the most positions"
+    start = f"{where(table).split(',')[0]}, at the longest sequence"
     return verdict(f"**{start}: the kernels for Hopper take {hopper}, our Triton kernels {triton}, cuDNN {cudnn}.**")
 
 

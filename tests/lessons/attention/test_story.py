@@ -132,7 +132,10 @@ def test_the_kernels_for_hopper_stand_beside_the_others(here, recorded, tmp_path
     told = attention.one_generation(*both(speed.race, here, recorded)).data
     ms = [float(figure) for figure in re.findall(r"([0-9.]+) ms", told)]
     assert told.startswith("**Recorded") and 0 < ms[0] < ms[1]
-    said(attention.one_generation(speed.race(raced(tmp_path)), speed.race(recorded["race"])), "Here, at the most")
+    said(
+        attention.one_generation(speed.race(raced(tmp_path)), speed.race(recorded["race"])),
+        "Here, at the longest sequence",
+    )
 
 
 def test_in_one_minute(here, recorded):
