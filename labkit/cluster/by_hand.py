@@ -99,6 +99,9 @@ class HandSession(Session):
     def alive(self) -> bool:
         return True
 
+    def is_stopped(self) -> bool:
+        return False
+
     def how_it_ended(self) -> str:
         return "torchrun's own words are in its terminals"
 

@@ -11,7 +11,7 @@ from faults_plan import Faults
 from launches import soon
 
 from labkit import launch
-from labkit.engine.errors import WorkerRaised
+from labkit.engine.errors import WorkerHung, WorkerRaised
 
 pytestmark = pytest.mark.slow
 
@@ -63,3 +63,8 @@ def test_the_printed_lines_measure_every_point(hand, capsys):
 def test_a_worker_that_raises_on_the_other_machine_is_named(hand, capsys):
     (error,) = pasted(capsys, Faults(faults=("raise",), rank=3))
     assert isinstance(error, WorkerRaised) and (error.rank, error.node) == (3, 1)
+
+
+def test_lines_that_nobody_pastes_are_told_at_the_time_limit(hand):
+    with pytest.raises(WorkerHung, match=r"the run outlasted its time limit .*: rank 0 has not started"):
+        launch(Faults(), nodes=2, limit_s=2.0)
