@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from numbers import Real
 from typing import Any
 
 from labkit.engine.errors import PlanError
-from labkit.engine.launch_settings import limit_from_environment, nodes_wanted
+from labkit.engine.launch_settings import cluster_or_namespaces, limit_from_environment, nodes_wanted
 from labkit.engine.launches import launch_here
 from labkit.engine.plan import Plan
 from labkit.engine.recordings import replay
@@ -72,18 +71,14 @@ def launch_or_replay(plan: Plan, recorded: str) -> Run:
         return replay(recorded)
     limit_s = _within_the_course(LIMIT_S)
     limits = {"patience_s": PATIENCE_S, "limit_s": limit_s, "progress": True}
-    return launch_on_nodes(plan, nodes_wanted() or 2, **limits, cluster=_cluster())
+    return launch_on_nodes(plan, nodes_wanted() or 2, **limits, cluster=cluster_or_namespaces())
 
 
 def why_replayed() -> str:
     """Return why `launch_or_replay` has no nodes here; "" where it has some."""
     from labkit.cluster import namespaces
 
-    return namespaces.why_not() if _cluster() == "namespaces" else ""
-
-
-def _cluster() -> str:
-    return os.environ.get("LABKIT_CLUSTER") or ("slurm" if "SLURM_JOB_ID" in os.environ else "namespaces")
+    return namespaces.why_not() if cluster_or_namespaces() == "namespaces" else ""
 
 
 def _within_the_course(limit_s: float) -> float:

@@ -40,6 +40,7 @@ EVERYONE = {"labkit.provenance", "labkit.repository"}
 MAY_IMPORT = {
     "plan": {
         "labkit.engine.plan",
+        "labkit.engine.launch_settings",
         "labkit.engine.errors",
         "labkit.node",
         "labkit.plans",

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from labkit.cluster import job_script, slurm
 from labkit.engine.errors import ClusterError
-from labkit.engine.launch_settings import Settings
+from labkit.engine.launch_settings import Settings, cluster_name
 
 POLL_SECONDS = 1.0
 INSTALL_ADVICE = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"
@@ -66,7 +66,7 @@ class Allocation:
 def own_allocation(nodes: int) -> Allocation | None:
     """Return the allocation that the kernel runs in. Raises ClusterError where it has too few nodes."""
     number = os.environ.get("SLURM_JOB_ID", "")
-    if not number or os.environ.get("LABKIT_CLUSTER") == "submit":
+    if not number or cluster_name() == "submit":
         return None
     has = int(os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES") or 1)
     if has < nodes:

@@ -43,8 +43,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
     bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts:
         try:
-            launches = HandLaunches(run, HandUsage(run), bars, patience_s=patience_s, limit_s=limit_s)
-            launches.settings = settings
+            launches = HandLaunches(run, settings, bars, patience_s=patience_s, limit_s=limit_s)
             launches.run_all(interrupts)
         finally:
             with interrupts.later():
@@ -128,7 +127,10 @@ class HandLaunches(Launches):
     """The launches of one run, each started by somebody who pastes its lines."""
 
     follower = HandWatch
-    settings: Settings
+
+    def __init__(self, run: Run, settings: Settings, bars: ProgressBars, *, patience_s: float, limit_s: float):
+        super().__init__(run, HandUsage(run), bars, patience_s=patience_s, limit_s=limit_s)
+        self.settings = settings
 
     @contextmanager
     def borrow_session(self) -> Iterator[Session]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from labkit.cluster.session_cache import nodes_session
 from labkit.cluster.watch import NodesWatch
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launch_settings import Settings
+from labkit.engine.launch_settings import Settings, cluster_name
 from labkit.engine.launches import Launches, ResourceUsage
 from labkit.engine.plan import Plan
 from labkit.engine.progress import ProgressBars
@@ -30,7 +29,7 @@ def launch_on_nodes(
     `cluster` is a value of LABKIT_CLUSTER; empty takes the environment's. Raises what `launch` raises, ClusterError
     where no nodes are to be had, and JobEnded where Slurm ends the job.
     """
-    cluster = cluster or os.environ.get("LABKIT_CLUSTER", "slurm")
+    cluster = cluster or cluster_name()
     kind = "namespaces" if cluster == "namespaces" else "slurm"
     if kind == "slurm" and (cluster == "hand" or not slurm.is_available()):
         return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
@@ -51,8 +50,7 @@ def launch_on_nodes(
             for sentence in node_differences(session.nodes, session.hosts):
                 notice(sentence, stacklevel=3)
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
-            launches = NodesLaunches(run, NodesUsage(run, session), bars, patience_s=patience_s, limit_s=limit_s)
-            launches.session = session
+            launches = NodesLaunches(run, session, bars, patience_s=patience_s, limit_s=limit_s)
             launches.run_all(interrupts)
         finally:
             with interrupts.later():
@@ -107,10 +105,13 @@ class NodesLaunches(Launches):
 
     follower = NodesWatch
 
+    def __init__(self, run: Run, stations: NodesSession, bars: ProgressBars, *, patience_s: float, limit_s: float):
+        super().__init__(run, NodesUsage(run, stations), bars, patience_s=patience_s, limit_s=limit_s)
+        self.stations = stations  # lent for the whole run
+
     @contextmanager
     def borrow_session(self) -> Iterator[NodesSession]:
-        assert isinstance(self.session, NodesSession), "it was lent for the whole run"
-        yield self.session
+        yield self.stations
 
 
 class NodesUsage(ResourceUsage):

@@ -18,7 +18,7 @@ from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
-from labkit.engine.messages import LookAround, Outcome, Request, StationOutcome, StopLaunch
+from labkit.engine.messages import LookAround, Outcome, Rendezvous, Request, StationOutcome, StopLaunch
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, Session, environment, import_path
@@ -57,7 +57,7 @@ class NodesSession(Session):
         self.source_digest = source_digest()
         self.base = environment()
         self.nodes: tuple[Node, ...] = ()
-        self.hosts, self.networks, self.rendezvous = (), (), {}
+        self.hosts, self.networks = (), ()
         self.folder_stuck = False  # nothing that is told through the shared folder arrives
         self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
         self._outcomes_by_launch: dict[tuple[str, int], dict[int, StationOutcome]] = {}
@@ -108,7 +108,6 @@ class NodesSession(Session):
         self.networks = tuple(hello["network"] for hello in hellos)
         self._require_alike(hellos)
         self.peers = [(hello["address"], hello["port"]) for hello in hellos]
-        self.rendezvous = {"address": self.peers[0][0], "port": self.peers[0][1], "nodes": self.count}
 
     def _require_alike(self, hellos: list[dict[str, Any]]) -> None:
         for what in SAME_VERSIONS:
@@ -124,20 +123,21 @@ class NodesSession(Session):
 
     def send_request(self, request: Request) -> None:
         """Send all stations a request; each adds its own part of the environment where it starts a launch."""
-        if "environment" in request:
+        if request["kind"] == "start":
             self.token = secrets.token_hex(16)
             wanted, key = request["environment"], (request["environment"][MARK_VARIABLE], request["launch"])
             self._outcomes_by_launch.pop(key, None)
             self._stopped.discard(key)
             changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*NODE_VARIABLES}
             request["environment"] = {name: wanted[name] for name in changed}
-            request["rendezvous"] = self.rendezvous | {"token": self.token}
+            address, port = self.peers[0]
+            request["rendezvous"] = Rendezvous(address=address, port=port, nodes=self.count, token=self.token)
             request["workers"] //= self.count
-        elif "stop" in request:
-            self._stopped.add((Run(request["stop"]).mark, request["launch"]))
+        elif request["kind"] == "stop":
+            self._stopped.add((Run(request["folder"]).mark, request["launch"]))
         request["number"] = secrets.token_hex(8)
         super().send_request(request)
-        if not {"environment", "leave"} & {*request}:  # what matters where srun does not reach a station
+        if request["kind"] not in ("start", "leave"):  # what matters where srun does not reach a station
             self._shared.append_request(request)
 
     def outcome(self, run: Run, launch: int) -> Outcome | None:
@@ -146,7 +146,7 @@ class NodesSession(Session):
         key = (run.mark, launch)
         outcomes = self._outcomes_by_launch.get(key, {})
         if any(outcome["first"] or outcome["error"] for outcome in outcomes.values()) and key not in self._stopped:
-            self.send_request(StopLaunch(stop=str(run.folder), launch=launch))
+            self.send_request(StopLaunch(kind="stop", folder=str(run.folder), launch=launch))
         if len(outcomes) < self.count:
             return None
         order = sorted(outcomes, key=lambda index: outcomes[index]["unix"])
@@ -162,7 +162,7 @@ class NodesSession(Session):
         Answers come through srun and through the shared folder: one of them may be what is lost.
         """
         number = secrets.token_hex(8)
-        self.send_request(LookAround(probe=number, folder=str(run.folder), peers=self.peers))
+        self.send_request(LookAround(kind="look around", question=number, folder=str(run.folder), peers=self.peers))
         deadline, probes = time.monotonic() + PROBE_SECONDS, self._probes[number]
         while len(probes) < self.count and self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)

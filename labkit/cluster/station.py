@@ -72,7 +72,8 @@ class Station(agent.RequestHandler):
 
     def start(self, request: StartWorkers) -> None:
         """Start this node's share of the workers, in the environment of this node."""
-        changes, rendezvous = request["environment"], request.get("rendezvous", {})
+        assert "rendezvous" in request, "a kernel sends it to stations"
+        changes, rendezvous = request["environment"], request["rendezvous"]
         own_gpus = {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ}
         listener = self.listener.fileno() if self.listener else None
         network = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": f"={self.interface}"}
@@ -80,7 +81,12 @@ class Station(agent.RequestHandler):
         request["node"] = self.index
         request["ranks"] = (self.index * request["workers"], (self.index + 1) * request["workers"])
         request["sampled"] = self._gpus_to_sample(request)
-        request["rendezvous"] = rendezvous | {"node": self.index, "own_address": self.address, "listener": listener}
+        request["rendezvous"] = {
+            **rendezvous,
+            "node": self.index,
+            "own_address": self.address,
+            "listener": listener,
+        }
         run = Run(request["folder"])
         self.runs[run.mark] = run
         super().start(request)
@@ -90,7 +96,7 @@ class Station(agent.RequestHandler):
 
         def answer() -> None:
             report = look_around(self.index, self.interface, request["peers"], Run(request["folder"]))
-            report = {"probe": request["probe"], "node": self.index, **report}
+            report = {"probe": request["question"], "node": self.index, **report}
             print(json.dumps(report), flush=True)
             self.tell(report)
 

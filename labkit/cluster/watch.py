@@ -47,7 +47,7 @@ class NodesWatch(RemoteWatch):
         if isinstance(session, NodesSession) and session.folder_stuck:  # nothing can be told through it
             session.leave()
             return
-        session.send_request(StopLaunch(stop=str(run.folder), launch=launch))
+        session.send_request(StopLaunch(kind="stop", folder=str(run.folder), launch=launch))
         deadline = time.monotonic() + END_SECONDS
         while session.outcome(run, launch) is None:
             if time.monotonic() > deadline or not session.alive():
@@ -95,7 +95,7 @@ class NodesWatch(RemoteWatch):
     def _dump_stacks(self) -> None:
         """Have the stations ask every rank where it stands, and wait for the answers."""
         pids = {rank: pid for rank in self.ranks if (pid := self.diagnosis.pid(rank)) is not None}
-        self.session.send_request(DumpStacks(stacks=str(self.run.folder), pids=[*pids.values()]))
+        self.session.send_request(DumpStacks(kind="dump stacks", folder=str(self.run.folder), pids=[*pids.values()]))
         deadline = time.monotonic() + STACK_SECONDS
         while not all(map(self.diagnosis.stack_is_complete, pids)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)

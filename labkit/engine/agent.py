@@ -122,7 +122,7 @@ def serve_kernel(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
                     break
                 *lines, text = (text + more).split(b"\n")
                 requests = [json.loads(line) for line in lines]
-                if any("leave" in request for request in requests):
+                if any(request["kind"] == "leave" for request in requests):
                     break
                 for request in requests:
                     handle(request, handler)
@@ -152,13 +152,13 @@ def handle(request: Request, handler: RequestHandler) -> None:
     """Do what the kernel asks for."""
     if not handler.is_new(request):
         return
-    if "stop" in request:
-        handler.stop(request["stop"], request["launch"])
-    elif "stacks" in request:
-        handler.dump_stacks(request["stacks"], request["pids"])
-    elif "probe" in request:
+    if request["kind"] == "stop":
+        handler.stop(request["folder"], request["launch"])
+    elif request["kind"] == "dump stacks":
+        handler.dump_stacks(request["folder"], request["pids"])
+    elif request["kind"] == "look around":
         handler.look_around(request)
-    elif "folder" in request:
+    elif request["kind"] == "start":
         # A run whose folder was renamed may have had this name, and been stopped under it.
         STOPPED_LAUNCHES.discard((request["folder"], request["launch"]))
         handler.start(request)

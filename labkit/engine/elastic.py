@@ -35,7 +35,7 @@ def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> Outco
         run_id=run_id,
         rdzv_backend="rendezvous" if of_nodes else "loopback",
         rdzv_configs={"rendezvous": of_nodes} if of_nodes else {},
-        local_addr=of_nodes["own_address"] if of_nodes else rendezvous.ADDRESS,
+        local_addr=of_nodes.get("own_address") if of_nodes else rendezvous.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=MONITOR_SECONDS,
         start_method=forkserver.start_method(),

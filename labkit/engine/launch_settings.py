@@ -28,25 +28,38 @@ def limit_from_environment(variable: str) -> int | None:
     return int(text) if text else None
 
 
+def cluster_name() -> str:
+    """Return where launches over nodes go: what LABKIT_CLUSTER names, else Slurm."""
+    return os.environ.get("LABKIT_CLUSTER") or "slurm"
+
+
+def cluster_or_namespaces() -> str:
+    """Return where a lesson that needs nodes finds them: outside of Slurm's jobs on this machine, if not told else."""
+    in_a_job = "SLURM_JOB_ID" in os.environ
+    return cluster_name() if in_a_job or os.environ.get("LABKIT_CLUSTER") else "namespaces"
+
+
 def nodes_wanted(nodes: int | None = None) -> int | None:
     """Return on how many nodes of a cluster to launch; None for this machine alone, without a cluster."""
     if nodes is not None and not (isinstance(nodes, int) and nodes > 0):
         raise PlanError(f"nodes={nodes!r}: give a number of nodes, 1 or more")
     wanted = nodes or limit_from_environment("LABKIT_NODES")
-    cluster = os.environ.get("LABKIT_CLUSTER")
-    if cluster is not None and cluster not in CLUSTERS:
-        raise PlanError(f"LABKIT_CLUSTER={cluster!r} is not known; it is one of {', '.join(CLUSTERS)}")
-    if cluster is not None:
+    if cluster_name() not in CLUSTERS:
+        raise PlanError(f"LABKIT_CLUSTER={cluster_name()!r} is not known; it is one of {', '.join(CLUSTERS)}")
+    if os.environ.get("LABKIT_CLUSTER"):
         return wanted or 2
     return wanted if wanted and wanted > 1 else None
 
 
 def gpus_of_a_node() -> int:
     """Return how many GPUs a node shows: this one, or one of a job that is still to be submitted."""
-    cluster = os.environ.get("LABKIT_CLUSTER", "slurm")
-    if cluster == "namespaces":
+    if cluster_name() == "namespaces":
         return 0
-    if nodes_wanted() is None or cluster == "hand" or (cluster == "slurm" and "SLURM_JOB_ID" in os.environ):
+    if (
+        nodes_wanted() is None
+        or cluster_name() == "hand"
+        or (cluster_name() == "slurm" and "SLURM_JOB_ID" in os.environ)
+    ):
         return len(node.here().gpus)
     return Settings.read().gpus_per_node
 

@@ -155,6 +155,7 @@ class Launches:
         run = self.run
         gpus = [(gpu.index, gpu.uuid) for gpu in run.node.gpus[: run.plan.gpus]] if run.plan.device == "cuda" else []
         request = StartWorkers(
+            kind="start",
             folder=str(run.folder),
             launch=self.count,
             first_point=first_point,

@@ -1,12 +1,27 @@
 """What a kernel asks of the process that starts workers, and what that process tells back: JSON objects, one a line.
 
-A request is told from the others by its first key. With several nodes each station gets the same request, and puts its
-own node into it; what a station adds is NotRequired here.
+With several nodes each station gets the same request, and puts its own node into it; what a station adds is NotRequired
+here.
 """
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict, final
+from typing import Any, Literal, NotRequired, TypedDict, final
+
+
+class Rendezvous(TypedDict):
+    """Where the agents and ranks of several nodes meet: a store on the first one, which asks for a token.
+
+    node: which one this is. listener: the descriptor of the first station's socket, which is the store's.
+    """
+
+    address: str
+    port: int
+    nodes: int
+    token: str
+    node: NotRequired[int]
+    own_address: NotRequired[str]
+    listener: NotRequired[int | None]
 
 
 @final
@@ -16,6 +31,7 @@ class StartWorkers(TypedDict):
     workers: how many here. sampled: index and UUID of the GPUs whose counters are read; None measures no conditions.
     """
 
+    kind: Literal["start"]
     folder: str
     launch: int
     first_point: int
@@ -26,33 +42,36 @@ class StartWorkers(TypedDict):
     environment: dict[str, str]
     node: NotRequired[int]
     ranks: NotRequired[tuple[int, int]]  # first and one past the last
-    rendezvous: NotRequired[dict[str, Any]]  # address, port and token of the store; nodes, and which one this is
+    rendezvous: NotRequired[Rendezvous]
     number: NotRequired[str]  # of a request that comes on two ways
 
 
 @final
 class StopLaunch(TypedDict):
-    """End a launch; `stop` is the run's folder."""
+    """End a launch of the run in `folder`."""
 
-    stop: str
+    kind: Literal["stop"]
+    folder: str
     launch: int
     number: NotRequired[str]
 
 
 @final
 class DumpStacks(TypedDict):
-    """Have these workers write where they stand; `stacks` is the run's folder."""
+    """Have these workers of the run in `folder` write where they stand."""
 
-    stacks: str
+    kind: Literal["dump stacks"]
+    folder: str
     pids: list[int]
     number: NotRequired[str]
 
 
 @final
 class LookAround(TypedDict):
-    """Say what this node sees of the others; `probe` is the question's number, `peers` address and port of each."""
+    """Say what this node sees of the others; `peers` are address and port of each."""
 
-    probe: str
+    kind: Literal["look around"]
+    question: str
     folder: str
     peers: list[tuple[str, int]]
     number: NotRequired[str]
@@ -62,7 +81,7 @@ class LookAround(TypedDict):
 class Leave(TypedDict):
     """End, and with it every worker."""
 
-    leave: bool
+    kind: Literal["leave"]
     number: NotRequired[str]
 
 

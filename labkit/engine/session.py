@@ -137,7 +137,7 @@ class Session:
     def leave(self) -> None:
         """Let the process end: at once where nothing runs, and with it every worker that it has."""
         self.resume()
-        self.send_request(Leave(leave=True))  # a process forked from this one may hold its stdin open
+        self.send_request(Leave(kind="leave"))  # a process forked from this one may hold its stdin open
         with suppress(OSError):
             self._requests.close()
         try:
@@ -268,7 +268,7 @@ class AgentSession(Session):
 
     def send_request(self, request: Request) -> None:
         """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""
-        if "environment" in request:  # an earlier run may have had this folder's name, before it was renamed
+        if request["kind"] == "start":  # an earlier run may have had this folder's name, before it was renamed
             self._outcomes.pop((request["environment"][MARK_VARIABLE], request["launch"]), None)
         super().send_request(request)
 

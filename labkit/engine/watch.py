@@ -77,7 +77,7 @@ class Watch:
         """
         over = session.outcome(run, launch) is not None
         if not over:
-            session.send_request(StopLaunch(stop=str(run.folder), launch=launch))
+            session.send_request(StopLaunch(kind="stop", folder=str(run.folder), launch=launch))
             session.resume()
             terminate(run, GRACE_SECONDS)
         deadline = time.monotonic() + AGENT_SECONDS

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
+from labkit.engine.launch_settings import cluster_or_namespaces
 from labkit.engine.plan import Plan
 from labkit.plans import TransformerPlan
 from labkit.theory.transformer import SIZES
@@ -21,7 +21,7 @@ _BUCKET_MB = 25.0  # torch's own
 
 def on_a_cluster() -> bool:
     """Return whether launches go to a cluster's nodes, so that their GPUs count and their links stay as they are."""
-    return "SLURM_JOB_ID" in os.environ or os.environ.get("LABKIT_CLUSTER", "namespaces") != "namespaces"
+    return cluster_or_namespaces() != "namespaces"
 
 
 def _rates() -> tuple[int, ...]:
