@@ -63,10 +63,8 @@ def _where(plans: list[Plan]) -> str:
     """Say at which size, and on how many workers, the plans run; by name where they differ."""
     groups: dict[str, list[str]] = {}
     for plan in plans:
-        workers = f"{plan.gpus} {'GPU' if plan.device == 'cuda' else 'CPU process'}"
-        many = "" if plan.gpus == 1 else "s" if plan.device == "cuda" else "es"
         nodes = " on each node" if plan.several_nodes else ""
-        groups.setdefault(f"size **{plan.size}**, **{workers}{many}{nodes}**", []).append(type(plan).__name__)
+        groups.setdefault(f"size **{plan.size}**, **{plan.workers_text}{nodes}**", []).append(type(plan).__name__)
     if len(groups) == 1:
         return f"Every launch of this lesson: {next(iter(groups))}."
     return " ".join(f"{', '.join(f'`{name}`' for name in names)}: {what}." for what, names in groups.items())

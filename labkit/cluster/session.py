@@ -18,10 +18,10 @@ from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
-from labkit.engine.messages import LookAround, Outcome, Rendezvous, Request, StationOutcome, StopLaunch
+from labkit.engine.messages import LaunchOutcome, LookAround, Rendezvous, Request, StationOutcome, StopLaunch
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.run import Run
-from labkit.engine.session import LEAVE_SECONDS, Session, environment, import_path
+from labkit.engine.session import LEAVE_SECONDS, Session, import_path, kernel_environment
 from labkit.node import Node
 from labkit.repository import source_digest
 
@@ -55,7 +55,7 @@ class NodesSession(Session):
         self.allocation, self.count, self.settings, self.token = allocation, count, settings, ""
         self.restarts = restarts  # of the job, when it began to run
         self.source_digest = source_digest()
-        self.base = environment()
+        self.base = kernel_environment()
         self.nodes: tuple[Node, ...] = ()
         self.hosts, self.networks = (), ()
         self.folder_stuck = False  # nothing that is told through the shared folder arrives
@@ -140,7 +140,7 @@ class NodesSession(Session):
         if request["kind"] not in ("start", "leave"):  # what matters where srun does not reach a station
             self._shared.append_request(request)
 
-    def outcome(self, run: Run, launch: int) -> Outcome | None:
+    def outcome(self, run: Run, launch: int) -> LaunchOutcome | None:
         """How the launch ended, once all nodes have told; where one tells of a failure, the others are ended."""
         self._read()
         key = (run.mark, launch)
@@ -154,7 +154,7 @@ class NodesSession(Session):
         errors = [outcomes[index]["error"] for index in order if outcomes[index]["error"]]
         exits = failed[0].get("exits", {}) if failed else {}
         first = failed[0]["first"] if failed else []
-        return Outcome(first=first, exits=exits, statuses={}, error="" if first else next(iter(errors), ""))
+        return LaunchOutcome(first=first, exits=exits, statuses={}, error="" if first else next(iter(errors), ""))
 
     def look_around(self, run: Run) -> dict[int, dict[str, Any]]:
         """Have all stations look around; return what each sees, by node, of those that answer within PROBE_SECONDS.

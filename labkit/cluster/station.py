@@ -29,7 +29,7 @@ from labkit.engine.json_lines import JsonLines
 from labkit.engine.messages import LookAround, Request, StartWorkers
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
-from labkit.engine.session import environment
+from labkit.engine.session import kernel_environment
 from labkit.node.network import cards, rate_of
 from labkit.repository import source_digest
 
@@ -48,7 +48,7 @@ class Station(agent.RequestHandler):
         super().__init__(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
         self.folder, self.index, self.listener = file.parent, index, listener
         self.interface, self.address = interface
-        self.clean, self.outcomes_told = environment(), set[Launch]()
+        self.clean, self.outcomes_told = kernel_environment(), set[Launch]()
         self.runs: dict[str, Run] = {}
         self._heard, self._hearing = set[Any](), threading.Lock()
         self._telling = threading.RLock()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from labkit.cluster.session import NodesSession
 from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerDied, WorkerRaised
-from labkit.engine.messages import DumpStacks, Outcome, StopLaunch
+from labkit.engine.messages import DumpStacks, LaunchOutcome, StopLaunch
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.watch import POLL_SECONDS, STACK_SECONDS, Watch
@@ -75,7 +75,7 @@ class NodesWatch(RemoteWatch):
         lost_error.node, lost_error.point = loss.node, error.point
         return lost_error
 
-    def _first_cause(self, outcome: Outcome | None) -> RunError:
+    def _first_cause(self, outcome: LaunchOutcome | None) -> RunError:
         """Return the error of an ended launch; where Slurm has ended the job, that is the cause."""
         exits = (outcome or {}).get("exits", {}).values()
         suspicious = not self.session.alive() or self.session.ended_by or -signal.SIGTERM in exits

@@ -24,7 +24,7 @@ import psutil
 
 from labkit.engine import forkserver, preload
 from labkit.engine.log_text import one_line
-from labkit.engine.messages import LookAround, Outcome, Request, StartWorkers
+from labkit.engine.messages import LaunchOutcome, LookAround, Request, StartWorkers
 from labkit.engine.processes import KILL_SECONDS, become_subreaper, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
@@ -210,9 +210,9 @@ def serve_launch(request: StartWorkers, handler: RequestHandler) -> None:
         try:
             outcome = _launch(run, request)
         except BaseException as error:
-            outcome = Outcome(first=[], error=one_line(f"{type(error).__name__}: {error}", MOST_ERROR))
+            outcome = LaunchOutcome(first=[], error=one_line(f"{type(error).__name__}: {error}", MOST_ERROR))
     else:
-        sampler, outcome = None, Outcome(first=[], error="it was stopped before its workers were started")
+        sampler, outcome = None, LaunchOutcome(first=[], error="it was stopped before its workers were started")
     try:
         kill(run)  # what the workers have started and left; the kernel may be gone before it can
         kill_adopted()
@@ -228,7 +228,7 @@ def serve_launch(request: StartWorkers, handler: RequestHandler) -> None:
         handler.tell({"run": run.mark, "launch": request["launch"], **outcome})
 
 
-def _launch(run: Run, request: StartWorkers) -> Outcome:
+def _launch(run: Run, request: StartWorkers) -> LaunchOutcome:
     """Have torch.distributed's elastic agent start the workers; return how they ended."""
     from labkit.engine.elastic import start_workers
 

@@ -26,7 +26,7 @@ from labkit.engine.errors import (
 )
 from labkit.engine.json_lines import JsonLines
 from labkit.engine.log_text import one_line
-from labkit.engine.messages import Outcome
+from labkit.engine.messages import LaunchOutcome
 from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.system_limits import with_limit
@@ -106,7 +106,7 @@ class Diagnosis:
             why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
 
-    def first_cause(self, outcome: Outcome | None, ended_silently: list[int], session: Session) -> RunError:
+    def first_cause(self, outcome: LaunchOutcome | None, ended_silently: list[int], session: Session) -> RunError:
         """Return the error of an ended launch; `ended_silently` in the order in which that was seen.
 
         A rank that raised comes first, the earliest of several; then one that died; last one whose own words only
@@ -136,13 +136,13 @@ class Diagnosis:
         return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
 
     def _first_death(
-        self, outcome: Outcome | None, ended_silently: list[int], stopped_too: bool
+        self, outcome: LaunchOutcome | None, ended_silently: list[int], stopped_too: bool
     ) -> tuple[int, int | None] | None:
         """Return (rank, exit status) of the first worker that ended without a word; None where there is none.
 
         The agent names the failure that it saw first, and then stops the others with SIGTERM.
         """
-        outcome = outcome or Outcome(first=[], error="not told")
+        outcome = outcome or LaunchOutcome(first=[], error="not told")
         statuses, exits = outcome.get("statuses", {}), outcome.get("exits", {})
         statuses = {rank: statuses.get(str(self.pid(rank)), exits.get(str(rank))) for rank in self.ranks}
         silent = [rank for rank in self.ranks if not self.has_reported_its_end(rank)]

@@ -15,12 +15,12 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from labkit.engine import forkserver, rendezvous
 from labkit.engine.enter import HELD_SIGNALS, enter
-from labkit.engine.messages import Outcome, StartWorkers
+from labkit.engine.messages import LaunchOutcome, StartWorkers
 
 MONITOR_SECONDS = 0.05
 
 
-def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> Outcome:
+def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> LaunchOutcome:
     """Start the workers, wait for their end, and return the ranks that failed `first`, their `exits`, and `error`.
 
     The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
@@ -48,10 +48,10 @@ def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> Outco
         elastic_launch(config, enter)(share)
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        return Outcome(first=sorted(exits), exits=exits, error="")
+        return LaunchOutcome(first=sorted(exits), exits=exits, error="")
     finally:
         store.unlink(missing_ok=True)
-    return Outcome(first=[], error="")
+    return LaunchOutcome(first=[], error="")
 
 
 def _status_0_can_be_a_failure() -> None:

@@ -30,7 +30,7 @@ from labkit.engine.progress import LiveLine, ProgressBars
 from labkit.engine.reservation import Reservation
 from labkit.engine.run import Run
 from labkit.engine.sampler import CONDITIONS
-from labkit.engine.session import AgentSession, Session, environment, import_path
+from labkit.engine.session import AgentSession, Session, import_path, kernel_environment
 from labkit.engine.system_limits import with_limit
 
 LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # set for a notebook that runs unattended: its runs are found again by it
@@ -268,7 +268,7 @@ def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:
 
 def worker_environment(run: Run, launches: int) -> dict[str, str]:
     """Return the workers' environment: the kernel's, without other launchers' variables, on loopback only."""
-    return environment() | {
+    return kernel_environment() | {
         MARK_VARIABLE: run.mark,
         "LABKIT_LAUNCH": str(launches),
         "LABKIT_LAUNCHED": repr(time.monotonic()),

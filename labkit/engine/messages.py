@@ -88,7 +88,7 @@ class Leave(TypedDict):
 Request = StartWorkers | StopLaunch | DumpStacks | LookAround | Leave
 
 
-class Outcome(TypedDict):
+class LaunchOutcome(TypedDict):
     """How a launch ended: `run` is its mark, `first` the ranks that failed first, `error` a reason or empty.
 
     exits: exit status by rank, of those. statuses: by pid, of all workers; JSON makes both keys texts. stopped: the
@@ -104,7 +104,7 @@ class Outcome(TypedDict):
     stopped: NotRequired[bool]
 
 
-class StationOutcome(Outcome):
+class StationOutcome(LaunchOutcome):
     """How a launch ended on one of several nodes: also how many processes were left, and when it was told."""
 
     left: int

@@ -96,6 +96,12 @@ class Plan:
             instead = f"up to {MOST_CPU_PROCESSES} processes stand in for GPUs"
             raise NotEnoughGpus(f"gpus={self.gpus}: this node has {few}; {instead}")
 
+    @property
+    def workers_text(self) -> str:
+        """The workers in words: "4 GPUs", "1 GPU", or "2 CPU processes"."""
+        kind = "GPU" if self.device == "cuda" else "CPU process"
+        return f"{self.gpus} {kind}{'' if self.gpus == 1 else 's' if kind == 'GPU' else 'es'}"
+
     @classmethod
     def on_gpus(cls) -> bool:
         """Return whether this node has the GPUs that the plan needs; where not, CPU processes stand in for them."""

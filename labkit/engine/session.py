@@ -21,7 +21,7 @@ import psutil
 
 from labkit import node
 from labkit.engine.files import private_folder
-from labkit.engine.messages import Leave, Outcome, Request
+from labkit.engine.messages import LaunchOutcome, Leave, Request
 from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE, is_stopped
 from labkit.engine.run import Run
 from labkit.engine.system_limits import with_limit
@@ -50,7 +50,7 @@ READ_EARLY = (
 LEAVE_SECONDS = 5.0
 
 
-def environment() -> dict[str, str]:
+def kernel_environment() -> dict[str, str]:
     """Return the kernel's environment without other launchers' variables; the workers import this labkit."""
     foreign = {name for name in os.environ if name in FOREIGN_VARIABLES or name.startswith(FOREIGN_PREFIXES)} - {
         *OWN_VARIABLES
@@ -81,7 +81,7 @@ class Session:
     process: subprocess.Popen[bytes]
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.agent_fingerprint, self.launches = modules, agent_fingerprint(), 0
+        self.modules, self.fingerprint, self.launches = modules, agent_fingerprint(), 0
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process; it has no name: nothing is left)
 
     def _start(self, command: Sequence[str], environment: dict[str, str], **options: Any) -> None:
@@ -102,7 +102,7 @@ class Session:
         assert self.process.stdin is not None, "it is a pipe"
         self._requests = self.process.stdin
 
-    def outcome(self, run: Run, launch: int) -> Outcome | None:
+    def outcome(self, run: Run, launch: int) -> LaunchOutcome | None:
         """How the launch ended; None while it goes on."""
         raise NotImplementedError
 
@@ -115,9 +115,7 @@ class Session:
     def serves(self, *modules: str) -> bool:
         """Whether it lives, has its folder, knows the modules (it does the engine's), and is up to date."""
         knows_modules = all(module in self.modules or module.startswith("labkit.engine.") for module in modules)
-        return (
-            self.alive() and knows_modules and self.agent_fingerprint == agent_fingerprint() and self.has_its_folder()
-        )
+        return self.alive() and knows_modules and self.fingerprint == agent_fingerprint() and self.has_its_folder()
 
     def has_its_folder(self) -> bool:
         """Whether it can still work where it works."""
@@ -201,7 +199,7 @@ class AgentSession(Session):
             self._start(
                 # -P: the current folder may hold a torch.py, which is for a worker to import at most.
                 [sys.executable, "-P", "-m", "labkit.engine.agent", str(os.getpid()), self._folder, str(write_end)],
-                environment() | {"LABKIT_PRELOAD": preload},
+                kernel_environment() | {"LABKIT_PRELOAD": preload},
                 pass_fds=(write_end, self._locked),
                 cwd="/",  # the kernel's folder may have been removed; each worker goes there by itself
             )
@@ -272,7 +270,7 @@ class AgentSession(Session):
             self._outcomes.pop((request["environment"][MARK_VARIABLE], request["launch"]), None)
         super().send_request(request)
 
-    def outcome(self, run: Run, launch: int) -> Outcome | None:
+    def outcome(self, run: Run, launch: int) -> LaunchOutcome | None:
         with self._reading, suppress(ValueError):  # once the agent has left, the pipe is closed
             while more := self._outcomes_pipe.read(2**16):
                 *lines, self._half = (self._half + more).split(b"\n")
@@ -296,7 +294,7 @@ def agent_fingerprint() -> tuple:
     A lab's own code is read anew by every worker.
     """
     files = [*Path(REPOSITORY, "labkit", "engine").glob("*.py"), *Path(REPOSITORY, "labkit", "node").rglob("*.py")]
-    early = {name: value for name, value in environment().items() if name.startswith(READ_EARLY)}
+    early = {name: value for name, value in kernel_environment().items() if name.startswith(READ_EARLY)}
     return len(files), max(file.stat().st_mtime_ns for file in files), early
 
 

@@ -12,7 +12,7 @@ from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import size_bytes
-from labkit.engine.messages import Outcome, StopLaunch
+from labkit.engine.messages import LaunchOutcome, StopLaunch
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.progress import LiveLine
 from labkit.engine.run import Run
@@ -205,7 +205,7 @@ class Watch:
         """Whether a rank of a launch that was ended here had ended before."""
         return rank in self.ended_silently
 
-    def _first_cause(self, outcome: Outcome | None) -> RunError:
+    def _first_cause(self, outcome: LaunchOutcome | None) -> RunError:
         """Return the error of a launch that has ended."""
         return self.diagnosis.first_cause(outcome, self.ended_silently, self.session)
 

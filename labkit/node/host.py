@@ -39,7 +39,7 @@ def cpu_pressure(root: Path = ROOT) -> float | None:
 
     None where the kernel does not count it (/proc/pressure is missing, or switched off).
     """
-    for line in _text(root / "proc/pressure/cpu", "").splitlines():
+    for line in system_text(root / "proc/pressure/cpu", "").splitlines():
         kind, *pairs = line.split()
         if kind == "some":
             return _number(dict(pair.partition("=")[::2] for pair in pairs).get("avg10"))
@@ -53,9 +53,9 @@ def cgroup_quota(root: Path = ROOT) -> float | None:
     """
     quotas = []
     for _, folder in cgroups("cpu", root):
-        allowed, _, period = _text(folder / "cpu.max", "").partition(" ")
-        allowed = allowed or _text(folder / "cpu.cfs_quota_us")
-        period = period or _text(folder / "cpu.cfs_period_us")
+        allowed, _, period = system_text(folder / "cpu.max", "").partition(" ")
+        allowed = allowed or system_text(folder / "cpu.cfs_quota_us")
+        period = period or system_text(folder / "cpu.cfs_period_us")
         quota_us, period_us = _number(allowed), _number(period)
         if quota_us and period_us and quota_us > 0:
             quotas.append(quota_us / period_us)
@@ -67,7 +67,7 @@ def cgroups(controller: str, root: Path = ROOT) -> Iterator[tuple[str, Path]]:
 
     Inside a container the group's path may be the host's: the hierarchy's top is then the container's own group.
     """
-    for line in _text(root / "proc/self/cgroup", "").splitlines():
+    for line in system_text(root / "proc/self/cgroup", "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers and controller not in controllers.split(","):
             continue
@@ -83,7 +83,8 @@ def _available_gib() -> float:
     return round(psutil.virtual_memory().available / 2**30, 2)
 
 
-def _text(file: Path, missing: Any = None) -> Any:
+def system_text(file: Path, missing: Any = None) -> Any:
+    """Return what a file of /proc or /sys says, `missing` where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

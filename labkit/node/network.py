@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.node.host import system_text
+
 LENT_LINK = "labkit-link"  # each end of the link between two namespaces that labkit itself has made
 RATE = re.compile(r"([\d.]+) Gb/sec")
 
@@ -60,19 +62,12 @@ def _ethernet(interface: Path) -> float | None:
 def _infiniband_port(port: Path) -> NetworkCard:
     """Return a port of InfiniBand: its rate reads "400 Gb/sec (4X NDR)"."""
     device = port.parent.parent
-    rate = RATE.search(_text(port / "rate"))
-    up = "ACTIVE" in _text(port / "state")
-    kind = _text(port / "link_layer").strip() or "InfiniBand"
+    rate = RATE.search(system_text(port / "rate", ""))
+    up = "ACTIVE" in system_text(port / "state", "")
+    kind = system_text(port / "link_layer") or "InfiniBand"
     return NetworkCard(f"{device.name}:{port.name}", kind, float(rate[1]) if rate and up else None, _numa(device))
 
 
 def _numa(device: Path) -> int | None:
-    text = _text(device / "device" / "numa_node").strip()
+    text = system_text(device / "device" / "numa_node", "")
     return int(text) if text.isdecimal() else None
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""

@@ -181,9 +181,7 @@ def repeats(run: Run, column: str, **knobs: Any) -> pd.Series:
 
 def workers(run: Run) -> str:
     """Return "4 GPUs", "1 GPU", or "2 CPU processes": what a figure's setting says of the workers."""
-    count = run.plan.gpus
-    kind = "GPU" if run.plan.device == "cuda" else "CPU process"
-    return f"{count} {kind}{'' if count == 1 else 's' if kind == 'GPU' else 'es'}"
+    return run.plan.workers_text
 
 
 def on_one(run: Run, text: str) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.provenance import made_from
 from labkit.theory import resnet as shapes
-from labkit.theory.resnet import TRAINING
+from labkit.theory.cifar10 import TRAINING
 from labkit.theory.shapes import configuration
 from labkit.theory.sizes import GB, MB
 from labkit.theory.traffic import Sent, through_a_link

@@ -4,7 +4,8 @@ sizes.py        the units of sizes, in bytes
 shapes.py       a model as the shapes of its parameters, and published configurations
 transformer.py  the course's transformer
 gpt.py          GPT-2: shapes, bytes, FLOP
-resnet.py       a residual network, and the images that it reads
+resnet.py       a residual network
+cifar10.py      the images that it reads
 memory.py       what a rank holds at the fullest moment of a step
 allocations.py  the allocator's history
 traffic.py      what a step sends, by strategy

@@ -1,16 +1,14 @@
-"""A residual network as arithmetic, and the images that it reads: CIFAR-10, or glyphs that are drawn."""
+"""A residual network as arithmetic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from labkit.repository import CIFAR10
+from labkit.theory.cifar10 import CHANNELS, SIDE
 from labkit.theory.shapes import Model, Shape
 
 FLOAT_BYTES, INTEGER_BYTES = 4, 8
-SIDE, CHANNELS, CLASSES = 32, 3, 10  # of the images
 
 
 class Convolution(NamedTuple):
@@ -70,40 +68,3 @@ def flop_per_image(width: int, blocks: Sequence[int], classes: int) -> int:
     forward = [2 * layer.kernel**2 * layer.inputs * layer.outputs * layer.side**2 for layer in layers]
     classifier = 2 * width * 2 ** (len(blocks) - 1) * classes
     return 3 * (sum(forward) + classifier) - forward[0]
-
-
-PIXELS = SIDE * SIDE * CHANNELS
-RECORD_BYTES = 1 + PIXELS  # of one image in CIFAR-10's binary files: the class, then the pixels
-TRAINING, TESTING = 50_000, 10_000
-
-# The binary version of CIFAR-10 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009).
-TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-TESTING_FILES = ("test_batch.bin",)
-FILE_BYTES = 10_000 * RECORD_BYTES
-
-CIFAR, GLYPHS = "cifar-10", "glyphs"
-KINDS = (CIFAR, GLYPHS)
-SAID = {CIFAR: "images: CIFAR-10", GLYPHS: "images: glyphs, not CIFAR-10"}
-
-
-def kind_here(folder: Path = CIFAR10) -> str:
-    """Return which images a run on this machine takes: CIFAR-10 where its folder is, and otherwise glyphs.
-
-    Raises FileNotFoundError, naming what is wrong, where the folder is there and not complete.
-    """
-    if not folder.exists():
-        return GLYPHS
-    if wrong := damage(folder):
-        raise FileNotFoundError(f"{folder}: {wrong}; remove the folder, and fetch it again with `make data`")
-    return CIFAR
-
-
-def damage(folder: Path) -> str:
-    """Return what is wrong with a folder of CIFAR-10's binary files; "" where all are there, each of its size."""
-    for name in (*TRAINING_FILES, *TESTING_FILES):
-        file = folder / name
-        if not file.is_file():
-            return f"{name} is missing"
-        if (size := file.stat().st_size) != FILE_BYTES:
-            return f"{name} has {size} bytes, not {FILE_BYTES}"
-    return ""

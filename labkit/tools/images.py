@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from labkit.repository import CIFAR10
-from labkit.theory.resnet import FILE_BYTES, TESTING_FILES, TRAINING_FILES, damage
+from labkit.theory.cifar10 import FILE_BYTES, TESTING_FILES, TRAINING_FILES, damage
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 ARCHIVE_BYTES = 170_052_171

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, figure_of, misjudged, most_per_second, repeats, workers
-from labkit.theory.resnet import CLASSES, flop_per_image
+from labkit.theory.cifar10 import CLASSES
+from labkit.theory.resnet import flop_per_image
 from lessons.scaling import tables
 from lessons.scaling.theory import ddp_buckets, model
 

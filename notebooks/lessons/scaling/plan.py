@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.resnet import KINDS, TESTING, TRAINING, kind_here
+from labkit.theory.cifar10 import KINDS, TESTING, TRAINING, kind_here
 from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, scaled_rate
 
 LOADERS = ("device", "host")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from labkit.engine.run import half_spread
 from labkit.provenance import fact, made_from, of_run
-from labkit.theory.resnet import SAID
+from labkit.theory.cifar10 import SAID
 from labkit.theory.sizes import GB
 from lessons.scaling.theory import GUESSING, fit_serial
 

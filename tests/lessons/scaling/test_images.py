@@ -9,8 +9,9 @@ from hashlib import sha256
 import pytest
 import torch
 
-from labkit.theory import resnet
-from labkit.theory.resnet import CLASSES, flop_per_image
+from labkit.theory import cifar10
+from labkit.theory.cifar10 import CLASSES
+from labkit.theory.resnet import flop_per_image
 from labkit.tools.images import NoImages, fetch
 from lessons.scaling.theory import model
 from lessons.scaling.worker.glyphs import FACES, glyphs, masks
@@ -18,22 +19,22 @@ from lessons.scaling.worker.images import Feed, Images, augmented, load, read_im
 from lessons.scaling.worker.resnet import ResNet
 
 CPU = torch.device("cpu")
-NAMES = (*resnet.TRAINING_FILES, *resnet.TESTING_FILES)
+NAMES = (*cifar10.TRAINING_FILES, *cifar10.TESTING_FILES)
 RECORDS = 4  # in each file of a made archive
 
 
 @pytest.fixture
 def small_files(monkeypatch):
     """CIFAR-10's files, each of four images."""
-    monkeypatch.setattr(resnet, "FILE_BYTES", RECORDS * resnet.RECORD_BYTES)
-    monkeypatch.setattr("labkit.tools.images.FILE_BYTES", RECORDS * resnet.RECORD_BYTES)
+    monkeypatch.setattr(cifar10, "FILE_BYTES", RECORDS * cifar10.RECORD_BYTES)
+    monkeypatch.setattr("labkit.tools.images.FILE_BYTES", RECORDS * cifar10.RECORD_BYTES)
 
 
 def archive(path, names=NAMES, *, folder="cifar-10-batches-bin", extra=()):
     """Write an archive like the published one; a file's records are of class 0 to 3, their pixels the file's number."""
     with tarfile.open(path, "w:gz") as members:
         for number, name in enumerate(names):
-            content = b"".join(bytes([label]) + bytes([number]) * resnet.PIXELS for label in range(RECORDS))
+            content = b"".join(bytes([label]) + bytes([number]) * cifar10.PIXELS for label in range(RECORDS))
             _add(members, f"{folder}/{name}", content)
         for name, content in extra:
             _add(members, name, content)
@@ -54,8 +55,8 @@ def test_an_archive_is_fetched_checked_and_read(tmp_path, small_files):
     assert sorted(file.name for file in folder.iterdir()) == sorted(NAMES), "and no other member"
     assert {file.name for file in tmp_path.iterdir()} == {"a.tar.gz", "data"}
     assert [file.name for file in folder.parent.iterdir()] == ["cifar-10"], "nothing of the download is left"
-    assert resnet.kind_here(folder) == resnet.CIFAR
-    found = read_images(folder, resnet.TRAINING_FILES)
+    assert cifar10.kind_here(folder) == cifar10.CIFAR
+    found = read_images(folder, cifar10.TRAINING_FILES)
     assert found.pixels.shape == (5 * RECORDS, 3, 32, 32)
     assert found.labels.tolist() == 5 * [0, 1, 2, 3]
     assert found.pixels[:, 0, 0, 0].tolist() == [number for number in range(5) for _ in range(RECORDS)]
@@ -112,19 +113,19 @@ def test_a_folder_that_is_not_complete_is_told_and_left(tmp_path, small_files):
         fetch(folder, **archive(tmp_path / "a.tar.gz"))
     assert (folder / NAMES[0]).read_bytes() == b"half"
     with pytest.raises(FileNotFoundError, match="4 bytes"):
-        resnet.kind_here(folder)
-    assert resnet.kind_here(tmp_path / "none") == resnet.GLYPHS
+        cifar10.kind_here(folder)
+    assert cifar10.kind_here(tmp_path / "none") == cifar10.GLYPHS
 
 
 def test_the_command_says_one_sentence(tmp_path):
-    if resnet.CIFAR10.exists():
+    if cifar10.CIFAR10.exists():
         pytest.skip("CIFAR-10 is here")
     url = (tmp_path / "none.tar.gz").as_uri()
     done = subprocess.run([sys.executable, "-m", "labkit.tools.images", "--url", url], capture_output=True, text=True)
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "cannot be fetched" in done.stderr
-    assert not resnet.CIFAR10.exists()
+    assert not cifar10.CIFAR10.exists()
 
 
 def test_glyphs_are_the_same_for_a_seed_and_evenly_spread():
@@ -135,7 +136,7 @@ def test_glyphs_are_the_same_for_a_seed_and_evenly_spread():
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert labels.bincount().tolist() == [20] * 10
-    training, testing = load(resnet.GLYPHS, 50, 50, CPU)
+    training, testing = load(cifar10.GLYPHS, 50, 50, CPU)
     assert not torch.equal(training.pixels, testing.pixels), "what is tested was not trained on"
 
 

@@ -6,7 +6,7 @@ from made import said, table
 from made_scaling import accuracy_run, communication_run, epochs_run, messages_run
 
 from labkit.tables.goals import OPEN, scorecard_of
-from labkit.theory.resnet import SAID
+from labkit.theory.cifar10 import SAID
 from lessons import scaling
 from lessons.scaling.tables import PARTS, epochs
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from torch.nn import functional
 
-from labkit.theory.resnet import CHANNELS, CLASSES, SIDE
+from labkit.theory.cifar10 import CHANNELS, CLASSES, SIDE
 
 # Typefaces that every version of matplotlib ships and that have digits.
 _DEJAVU = ("DejaVuSans", "DejaVuSansMono")

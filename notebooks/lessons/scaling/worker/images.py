@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from labkit.repository import CIFAR10
-from labkit.theory.resnet import CIFAR, PIXELS, RECORD_BYTES, SIDE, TESTING_FILES, TRAINING_FILES
+from labkit.theory.cifar10 import CIFAR, PIXELS, RECORD_BYTES, SIDE, TESTING_FILES, TRAINING_FILES
 from lessons.scaling.worker.glyphs import glyphs
 
 PADDING = 4  # pixels around an image, out of which a random crop is cut

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from labkit.engine.worker import Worker
-from labkit.theory.resnet import CLASSES
+from labkit.theory.cifar10 import CLASSES
 from labkit.worker.clocks import Tape
 from labkit.worker.strategies import after_gradient, wrap
 from lessons.scaling.worker.images import normalised

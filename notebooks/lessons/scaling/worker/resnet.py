@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from labkit.theory.resnet import CHANNELS
+from labkit.theory.cifar10 import CHANNELS
 
 
 class Block(nn.Module):
