@@ -53,7 +53,6 @@ def test_a_card_beside_busy_processes_says_so(quiet, tmp_path):
         for one in neighbours:
             one.kill()
             one.wait()
-    assert busy.conditions["cpu_percent"] > 80
     shares = [card.conditions["cpu_pressure_percent"] for card in (quiet, busy)]
     assert shares[1] > PRESSURE_POINTS
     waited = any("waited for a core" in line for line in changed_conditions(quiet, busy))
