@@ -14,7 +14,7 @@ CHOICES = [("more links", "Yes: <4> links."), ("faster links", "Both use them.")
 @pytest.mark.parametrize("lab", [broadcast, pipeline], ids=["broadcast", "pipeline"])
 def test_every_bug_stands_there_in_another_order_than_the_file_has_it(lab):
     names = [name.removeprefix("bugs.") for name in lab.suspects()]
-    known = [*importlib.import_module(f"{lab.__name__}.bugs").SYMPTOMS]
+    known = [*importlib.import_module(f"{lab.__name__}.exercises").SYMPTOMS]
     assert sorted(names) == sorted(known)
     assert names not in (known, known[::-1], sorted(known))
 

@@ -3,7 +3,7 @@
 from made import gpu_node, write_run
 
 from labkit.theory.traffic import traffic
-from lessons.sharding.tables.training import forecast
+from lessons.sharding.tables import forecast
 
 NO_MEMORY = {"status": "out of memory"}
 

@@ -15,7 +15,6 @@ from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.theory.sizes import MIB
-from lessons.ddp_fsdp.bugs import SYMPTOMS
 from lessons.ddp_fsdp.tables import symptoms
 
 
@@ -226,6 +225,13 @@ for epoch in range(2):
         optimizer.step()
         optimizer.zero_grad()
 """
+# What each bug shows, and the check that names it; worker/trials.py has the bugs.
+SYMPTOMS = {
+    "no_sampler": "every rank trains on the same samples: N GPUs do the work of one",
+    "summed": "the ranks' gradients are added up and never divided by their number",
+    "no_set_epoch": "every epoch brings the samples in the same order",
+    "unused_parameter": "a parameter takes no part in the loss, and its bucket waits for ever",
+}
 _CODES = with_bugs(
     _RIGHT,
     {

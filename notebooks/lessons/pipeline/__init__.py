@@ -7,7 +7,7 @@ from lessons.pipeline.explorer import explore
 from lessons.pipeline.plan import AsReported, Gpus, MicroBatches, Schedules, Splits, Trial
 from lessons.pipeline.story import best_counts, bubbles_met, first_entries, in_one_minute, memory_falls
 from lessons.pipeline.story import receives_matter, reports_model, same_result, splits_cost, streams_gain
-from lessons.pipeline.tables.forecast import split_forecast
+from lessons.pipeline.tables.timeline import split_forecast
 from lessons.pipeline.tables.throughput import as_reported, equality, memory, speedups, symptoms, throughput
 from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues
 from lessons.pipeline.theory.queues import RANK as ONE_QUEUE

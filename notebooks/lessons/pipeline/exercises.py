@@ -17,7 +17,6 @@ from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
-from lessons.pipeline.bugs import SYMPTOMS
 from lessons.pipeline.tables.throughput import symptoms
 from lessons.pipeline.theory.schedules import Step, every_split, one_f_one_b
 from lessons.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
@@ -280,6 +279,12 @@ def timed_step(batch):
     barrier()
     return time.perf_counter() - start
 """
+# What each bug shows, and the check that names it; worker/trials.py has the bugs.
+SYMPTOMS = {
+    "unscaled": "the gradients of the micro-batches are added up and never divided by their number",
+    "dropped_layer": "the split leaves out a layer, and what is left is faster",
+    "first_rank_clock": "the clock stops when the first rank is done, while the others still work",
+}
 _CODES = with_bugs(
     _RIGHT,
     {

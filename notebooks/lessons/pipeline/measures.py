@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.tables.measures import Measured, figure, repeats, workers
-from lessons.pipeline.tables.forecast import split_forecast
 from lessons.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
-from lessons.pipeline.tables.timeline import predictions
+from lessons.pipeline.tables.timeline import predictions, split_forecast
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run

@@ -12,7 +12,7 @@ from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
-from lessons.pipeline.tables import forecast, throughput, timeline
+from lessons.pipeline.tables import throughput, timeline
 from lessons.pipeline.theory.queues import PAIR, RANK, Message, posted
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES, Step, order_of
 
@@ -244,7 +244,7 @@ def _counts(runs: Mapping[str, Run]) -> str:
 
 
 def _slowest(runs: Mapping[str, Run]) -> str:
-    table = forecast.split_forecast(runs["splits"])
+    table = timeline.split_forecast(runs["splits"])
     row = table[table["split"] != fact(table, "even")].iloc[0]
     return f"{row['split']}: {units.times(row['ratio'])} the even split's step"
 

@@ -15,8 +15,7 @@ from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS
-from lessons.precision_memory.theory.levers import LEVERS
-from lessons.precision_memory.theory.memory import ITEMS
+from lessons.precision_memory.theory.memory import ITEMS, LEVERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

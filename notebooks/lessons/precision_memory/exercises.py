@@ -22,7 +22,7 @@ from labkit.theory.sizes import MIB
 from lessons.precision_memory.bugs import SYMPTOMS
 from lessons.precision_memory.plan import Hidden
 from lessons.precision_memory.tables import faults, symptoms
-from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak, recomputed_ms
+from lessons.precision_memory.theory.memory import Block, best_placement, checkpointed_peak, recomputed_ms
 
 # vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase: states, activations, logits, copies of
 # weights or a first step without optimizer states decide, in turn

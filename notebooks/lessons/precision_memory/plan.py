@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from labkit.engine.errors import PlanError
 from labkit.plans import TransformerPlan
 from labkit.theory.transformer import SIZES
-from lessons.precision_memory.theory.levers import LEVERS
+from lessons.precision_memory.theory.memory import LEVERS
 
 PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast
 SCALINGS = ("float32", "float16", "float16 scaled", "float16 GradScaler", "bfloat16")

@@ -16,7 +16,6 @@ from labkit.course.judging import is_close, is_number
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
-from lessons.scaling.bugs import SYMPTOMS
 from lessons.scaling.tables import symptoms
 from lessons.scaling.theory import learning_rate, scaled_rate
 
@@ -247,6 +246,12 @@ right, tested = evaluate(model, mine), len(mine)
 right, tested = all_reduce([right, tested])
 accuracy = right / tested
 """
+# What each bug shows, and the check that names it; worker/trials.py has the bugs.
+SYMPTOMS = {
+    "no_sampler": "every rank trains on all images: N GPUs do N times the work",
+    "no_set_epoch": "every epoch brings the images in the same order",
+    "one_shard": "the accuracy is that of one rank's part of the test images",
+}
 CODES = with_bugs(
     _RIGHT,
     {

@@ -10,9 +10,9 @@ from lessons.sharding.plan import Timeline, Trial
 from lessons.sharding.story import added_by_sharding, as_the_report, enough_sequences, fastest_step, hidden_share
 from lessons.sharding.story import in_float8, in_one_minute, ledgers_agree, lines_fit, one_exchange, power_limit
 from lessons.sharding.story import projection_error, same_training, small_batch, worth_it
-from lessons.sharding.tables.profiles import memory_timeline, operators, profile, segments, trace_spans
-from lessons.sharding.tables.training import accumulation, batches, equality, fits, float8, ladder, links, memory
-from lessons.sharding.tables.training import overlap, projection, reported, sent, strategies, symptoms
+from lessons.sharding.tables import memory_timeline, operators, profile, segments, trace_spans
+from lessons.sharding.tables import accumulation, batches, equality, fits, float8, ladder, links, memory
+from lessons.sharding.tables import overlap, projection, reported, sent, strategies, symptoms
 
 _ON_TWO = ("accumulation", "asreported", "batches", "profiles", "timeline")
 # The study trains on two GPUs. Its projection goes to eight: that lesson asks for the recordings nearest to eight.

@@ -15,7 +15,7 @@ from labkit.theory.gpt import SIZES, flop_per_token, gpt
 from labkit.theory.kernels import collective
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, traffic
-from lessons.sharding.tables.training import reported
+from lessons.sharding.tables import reported
 
 RECORDED = "h200x2/sharding/asreported"  # our run of its configuration
 GPUS = 2

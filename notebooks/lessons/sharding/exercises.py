@@ -13,7 +13,7 @@ from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
-from lessons.sharding.tables.training import symptoms
+from lessons.sharding.tables import symptoms
 
 _SHARDED = (0, 8, 12, 16)  # bytes of 16 per parameter that a stage shards: none, states, + gradients, + parameters
 _MIXED = (0, 12, 14, 16)  # the same with weights and gradients in 2 bytes, and a third state: weights in float32

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from labkit.tables.ledgers import ERRORS, equality
 from labkit.tables.measures import Measured, figure, figure_of, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
-from lessons.sharding.tables import training
+from lessons.sharding import tables
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -45,7 +45,7 @@ def _efficiency(run: Run) -> Measured | None:
 
 def _over_published(run: Run, in_float8: bool) -> Measured | None:
     """Return how many times the published rate the fastest rung reaches, in bfloat16 or in float8."""
-    table = training.ladder(run)
+    table = tables.ladder(run)
     rungs = table[table["knob"].str.startswith("float8") == in_float8].sort_values("tokens_per_s", ascending=False)
     return figure_of(run, rungs, "tokens_per_s", 1 / PUBLISHED)
 
@@ -53,11 +53,11 @@ def _over_published(run: Run, in_float8: bool) -> Measured | None:
 def _kept(run: Run, strategy: str) -> Measured | None:
     """Return which part of one GPU's rate each GPU keeps with the large batch."""
     knobs = {"ranks": run.plan.gpus, "load": "large", "strategy": strategy}
-    return figure_of(run, training.strategies(run), "efficiency", **knobs)
+    return figure_of(run, tables.strategies(run), "efficiency", **knobs)
 
 
 def _unexplained_batch(run: Run) -> Measured:
-    table = training.batches(run).dropna(subset=["peak_mib"])
+    table = tables.batches(run).dropna(subset=["peak_mib"])
     return figure(run, 100 * (1 - table["predicted_mib"] / table["peak_mib"]).abs().max())
 
 
@@ -68,7 +68,7 @@ def _error(run: Run) -> Measured | None:
 
 def _apart(run: Run, strategy: str) -> Measured | None:
     """Return by how many points the methods differ in the share of hidden communication."""
-    return figure_of(run, training.overlap(run), "apart_points", strategy=strategy)
+    return figure_of(run, tables.overlap(run), "apart_points", strategy=strategy)
 
 
 FIGURES = {
@@ -79,8 +79,8 @@ FIGURES = {
     "ddp_kept": partial(_kept, strategy="ddp"),
     "fsdp_kept": partial(_kept, strategy="fsdp_full"),
     "unexplained_batch": _unexplained_batch,
-    "unexplained": lambda run: figure(run, 100 * training.memory(run)["unexplained_share"].abs().max()),
-    "unequal": lambda run: figure(run, (~training.sent(run)["equal"].astype(bool)).sum()),
+    "unexplained": lambda run: figure(run, 100 * tables.memory(run)["unexplained_share"].abs().max()),
+    "unequal": lambda run: figure(run, (~tables.sent(run)["equal"].astype(bool)).sum()),
     "error": _error,
     "ddp_apart": partial(_apart, strategy="ddp"),
     "fsdp_full_apart": partial(_apart, strategy="fsdp_full"),

@@ -14,7 +14,7 @@ from labkit.story.names import STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED, host_bound
 from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
-from lessons.sharding.tables import training
+from lessons.sharding import tables
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -313,13 +313,13 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
 
 
 def _knobs(runs: Mapping[str, Run]) -> str:
-    table = training.ladder(runs["ladder"])
+    table = tables.ladder(runs["ladder"])
     best = table.loc[table["tokens_per_s"].idxmax()]
     return f"{units.times(best['times_first'])} as fast with all knobs up to {best['knob']}"
 
 
 def _saving(runs: Mapping[str, Run]) -> str | None:
-    held = training.memory(runs["strategies"])
+    held = tables.memory(runs["strategies"])
     saved, ddp = _saved_share(held), _row(held, "ddp")
     if saved is None:
         return None
@@ -328,7 +328,7 @@ def _saving(runs: Mapping[str, Run]) -> str | None:
 
 
 def _enough_work(runs: Mapping[str, Run]) -> str | None:
-    rates = training.strategies(runs["strategies"])
+    rates = tables.strategies(runs["strategies"])
     both = [_row(rates, "fsdp_full", load) for load in ("large", "shared out")]
     if both[0] is None or both[1] is None:
         return None
@@ -337,11 +337,11 @@ def _enough_work(runs: Mapping[str, Run]) -> str | None:
 
 
 def _exchange(runs: Mapping[str, Run]) -> str:
-    return f"DDP: {_change(training.accumulation(runs['accumulation']), 'ddp')}"
+    return f"DDP: {_change(tables.accumulation(runs['accumulation']), 'ddp')}"
 
 
 def _hidden(runs: Mapping[str, Run]) -> str | None:
-    table = training.overlap(runs["profiles"]).set_index("strategy")
+    table = tables.overlap(runs["profiles"]).set_index("strategy")
     if "ddp" not in table.index:
         return None
     shares = table.loc["ddp", ["trace_share", "steps_share", "waits_share"]].astype(float).clip(lower=0)

@@ -6,8 +6,7 @@ from pandas import concat
 from labkit.launching import launch
 from labkit.plans import STRATEGIES
 from lessons import ddp_fsdp
-from lessons.ddp_fsdp.bugs import SYMPTOMS
-from lessons.ddp_fsdp.exercises import verdict_of
+from lessons.ddp_fsdp.exercises import SYMPTOMS, verdict_of
 from lessons.ddp_fsdp.plan import BY_HAND, VARIANTS, AsReported, Strategies, Trial
 
 SHARDED = ["fsdp_grad", "fsdp_full", "fsdp_root"]

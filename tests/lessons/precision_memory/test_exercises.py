@@ -8,8 +8,7 @@ from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
 from lessons import precision_memory
 from lessons.precision_memory.exercises import SHOWN, judge_peaks, judge_placement, verdict_of
 from lessons.precision_memory.tables import faults
-from lessons.precision_memory.theory.levers import Block, best_placement, checkpointed_peak
-from lessons.precision_memory.theory.memory import Shape, ledger
+from lessons.precision_memory.theory.memory import Block, Shape, best_placement, checkpointed_peak, ledger
 
 PLACEMENTS = [
     ([Block(*block) for block in blocks], budget)

@@ -3,13 +3,17 @@
 import pytest
 
 from labkit.theory.transformer import SIZES
-from lessons.precision_memory.theory.levers import (
+from lessons.precision_memory.theory.memory import (
+    ITEMS,
+    PHASES,
     Block,
+    Shape,
     best_placement,
     checkpointed_peak,
+    ledger,
     recomputed_ms,
+    residual_bytes,
 )
-from lessons.precision_memory.theory.memory import ITEMS, PHASES, Shape, ledger, residual_bytes
 
 HIDDEN, INNER, LAYERS, HEADS = SIZES["2.7b"]
 

@@ -5,8 +5,7 @@ import pytest
 from labkit.engine.errors import PlanError
 from labkit.launching import launch
 from lessons import scaling
-from lessons.scaling.bugs import SYMPTOMS
-from lessons.scaling.exercises import verdict_of
+from lessons.scaling.exercises import SYMPTOMS, verdict_of
 from lessons.scaling.plan import VARIANTS, Accuracy, Communication, Epochs, Messages, Trial
 from lessons.scaling.tables import caught, epochs
 from lessons.scaling.theory import BASE_RATE, ddp_buckets, model

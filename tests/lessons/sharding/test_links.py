@@ -12,7 +12,7 @@ from labkit.theory.gpt import gpt
 from labkit.theory.shapes import Model, elements
 from labkit.theory.traffic import Sent, bucket_count, through_a_link, traffic
 from lessons.sharding.plan import Links, Strategies
-from lessons.sharding.tables.training import projection
+from lessons.sharding.tables import projection
 from lessons.sharding.theory import project
 
 NAMES = ("all-reduce", "all-gather", "reduce-scatter")

@@ -5,7 +5,7 @@ from made import CPU, write_run
 from made_profiles import profiled
 from traced_plan import Traced
 
-from lessons.sharding.tables.profiles import memory_timeline, operators, segments
+from lessons.sharding.tables import memory_timeline, operators, segments
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,16 @@ from labkit.plans import ZERO
 from labkit.worker.bert import Bert, samples
 from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
-from lessons.ddp_fsdp import bugs
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
+
+# A variant changes one thing: `share` (whether the sampler knows the ranks), `reshuffle` (whether it knows the epoch),
+# `sum` (a communication hook that forgets to divide), `unused` (a layer that no forward calls).
+BUGS = {
+    "no_sampler": {"share": False},
+    "summed": {"sum": True},
+    "no_set_epoch": {"reshuffle": False},
+    "unused_parameter": {"unused": True},
+}
 
 
 class _Unused(nn.Module):
@@ -39,7 +47,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     the share of the second epoch's first batch that the first epoch's had at the same places. `raised` is the first
     line of the error that the strategy raised.
     """
-    plan, batch, variant = worker.plan, point.batch, bugs.VARIANTS.get(point.variant, {})
+    plan, batch, variant = worker.plan, point.batch, BUGS.get(point.variant, {})
     tensors = samples(plan, plan.steps * batch, point.seed)
     reference = Trainer(Bert(plan, point.seed, worker.device), "single", None, worker.device, sgd)
     start = [weight.detach().clone() for weight in reference.weights()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +14,35 @@ from torch import nn
 from labkit.engine.worker import Worker
 from labkit.worker.bert import Stage, loss_of
 from labkit.worker.clocks import fence
-from lessons.pipeline import bugs
 from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.schedules import order_of
 from lessons.pipeline.worker.by_hand import Link, run_steps
 from lessons.pipeline.worker.pipe import Pipe, layers_of_stages, random_batch
+
+
+def dropped_layer(sizes: list[int]) -> list[range]:
+    parts, first = [], 0
+    for size in sizes:
+        parts.append(range(first, first + size))
+        first += size
+    return [*parts[:-1], range(parts[-1].start + 1, parts[-1].stop)]
+
+
+def first_rank_clock(step: Callable[[], object], worker: Any) -> float | None:
+    start = time.perf_counter()
+    step()
+    worker.synchronize()
+    return time.perf_counter() - start if worker.rank == 0 else None
+
+
+# A variant replaces one piece of the pipeline: `cutting` (split sizes → the layers of each stage), `scale_grads`, or
+# `clock` (how it takes its time).
+BUGS = {
+    "right": {},
+    "unscaled": {"scale_grads": False},
+    "dropped_layer": {"cutting": dropped_layer},
+    "first_rank_clock": {"clock": first_rank_clock},
+}
 
 
 def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -27,7 +53,7 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     counts what the rank holds, `all_parameters` the whole model. `step_ms` ends when the last rank is done,
     `claimed_ms` when the variant's own clock says so.
     """
-    variant = bugs.VARIANTS.get(point.variant, {})
+    variant = BUGS.get(point.variant, {})
     whole = Stage(
         worker.plan, range(worker.plan.layers), point.seed, worker.device, point.precision, first=True, last=True
     )

@@ -14,7 +14,7 @@ from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
 from labkit.worker.allocations import Meter
 from labkit.worker.strategies import after_gradient
-from lessons.precision_memory.theory.levers import LEVERS
+from lessons.precision_memory.theory.memory import LEVERS
 from lessons.precision_memory.worker.memory import Training, adamw
 
 _LEAST_MOVED = MIB  # bytes of an activation that is worth a copy to the host

@@ -1,20 +1,24 @@
-"""Whole epochs by the clock, and what they are made of."""
+"""Whole epochs: by the clock, with what they are made of; and trainings of several, with what is learnt."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from lessons.scaling.worker.images import Feed
+from lessons.scaling.theory import learning_rate
+from lessons.scaling.worker.images import Feed, Images
 from lessons.scaling.worker.loop import EpochLoop
 
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+_TEST_BATCH = 1000
 
 
 def make_feed(worker: Worker, point: SimpleNamespace, **choice: Any) -> Feed:
@@ -53,3 +57,52 @@ def timed_epoch(worker: Worker, loop: EpochLoop, batches: Batches) -> tuple[floa
         for pixels, labels in batches:
             loop.step(pixels, labels)
     return timing.seconds, loop.ended()
+
+
+def learn(worker: Worker, point: SimpleNamespace) -> None:
+    """Train and append a row per epoch: mean loss and accuracy on the images as trained, and on the test images."""
+    loop, batches = EpochLoop(worker, point), make_feed(worker, point, reshuffle=point.reshuffle)
+    group = worker.state.groups[point.ranks]
+    schedule = {"steps": worker.plan.epochs * batches.steps, "rate": point.rate}
+    schedule["warm_up_steps"] = round(point.warm_up_epochs * batches.steps)
+    for epoch in range(worker.plan.epochs):
+        fence(group)
+        start = time.perf_counter()
+        totals = train_epoch(loop, batches, epoch, schedule)
+        dist.all_reduce(totals, group=group)
+        count = point.ranks * batches.steps * point.gpu_batch
+        seconds = time.perf_counter() - start
+        if worker.rank == 0:
+            loss, right = totals.tolist()
+            tested = evaluate(loop, worker.state.testing)
+            worker.record(
+                entry="training",
+                iteration=epoch,
+                epoch=epoch,
+                steps=batches.steps,
+                seconds=seconds,
+                train_loss=loss / (point.ranks * batches.steps),
+                train_percent=100 * right / count,
+                test_percent=100 * tested / len(worker.state.testing.labels),
+            )
+
+
+def train_epoch(loop: EpochLoop, batches: Feed, epoch: int, schedule: dict) -> torch.Tensor:
+    """Run an epoch; return the sum of the steps' losses and the number of right answers, on the host."""
+    totals = torch.zeros(2, device=loop.device)
+    for number, (pixels, labels) in enumerate(batches.epoch(epoch), start=epoch * batches.steps):
+        loop.set_rate(learning_rate(number, **schedule))
+        totals += torch.stack(loop.step(pixels, labels))
+    return totals.double().cpu()
+
+
+@torch.no_grad()
+def evaluate(loop: EpochLoop, images: Images) -> int:
+    """Return how many of the images this rank's network, as it is, gets right."""
+    loop.model.eval()
+    right = 0
+    for pixels, labels in zip(images.pixels.split(_TEST_BATCH), images.labels.split(_TEST_BATCH), strict=True):
+        ready, labels = loop.ready(pixels, labels)
+        right += int((loop.model(ready).argmax(1) == labels).sum())
+    loop.model.train()
+    return right

@@ -10,12 +10,19 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.equality import gather_numbers
-from lessons.scaling import bugs
 from lessons.scaling.theory import BASE_RATE, scaled_rate
-from lessons.scaling.worker.epochs import make_feed
+from lessons.scaling.worker.epochs import evaluate, make_feed, train_epoch
 from lessons.scaling.worker.images import Images
-from lessons.scaling.worker.learning import evaluate, train_epoch
 from lessons.scaling.worker.loop import EpochLoop
+
+# A variant changes one thing: `share` (whether the sampler knows the ranks), `reshuffle` (whether it knows the epoch),
+# `one_shard` (rank 0 reports its own part of the test images).
+BUGS = {
+    "right": {},
+    "no_sampler": {"share": False},
+    "no_set_epoch": {"reshuffle": False},
+    "one_shard": {"one_shard": True},
+}
 
 
 def try_variant(worker: Worker, point: SimpleNamespace) -> None:
@@ -25,7 +32,7 @@ def try_variant(worker: Worker, point: SimpleNamespace) -> None:
     that stood at the same place in the first. `validated`: the share of the test images behind the accuracy.
     """
     plan, group = worker.plan, worker.state.groups[point.ranks]
-    choice = {**bugs.VARIANTS[point.variant]}
+    choice = {**BUGS[point.variant]}
     one_shard = choice.pop("one_shard", False)
     loop, batches = EpochLoop(worker, point), make_feed(worker, point, **choice)
     rate = scaled_rate(point.batch, BASE_RATE, point.gpu_batch)

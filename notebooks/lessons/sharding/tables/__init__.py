@@ -1,1 +1,0 @@
-"""Rows of lab 05 → tables: rates, ledgers, accumulation, overlap, projected steps; kernels and memory."""
