@@ -33,9 +33,10 @@ def launch(
     `progress=False`, or LABKIT_PROGRESS=0 in the environment, shows no bar. `debug=True` measures a plan of one worker
     in this very process, where breakpoints work and the worker's own exception arrives as it is; it loads torch here.
 
-    `nodes=2` runs it on two nodes of a Slurm cluster, with the plan's workers on each: in the allocation of this
-    kernel, else in a job that is submitted, as cluster.toml says. LABKIT_NODES in the environment does it for every
-    launch.
+    `nodes=2` runs it on two nodes, with the plan's workers on each. LABKIT_NODES in the environment does it for every
+    launch. LABKIT_CLUSTER says where they are, and without LABKIT_NODES means two of them: "slurm" in the allocation of
+    this kernel, else, as for "submit", in a job that is submitted as cluster.toml says; "hand" on machines without
+    Slurm, where each gets a line to paste; "namespaces" on two of this machine, whose processes stand in for GPUs.
 
     A launch holds its GPUs alone among all launches on this node: it takes free ones, else it waits, for `limit_s` at
     most, and shows place and owners. LABKIT_MAX_GPUS and LABKIT_MAX_MINUTES in the environment bound what each user
@@ -43,7 +44,8 @@ def launch(
 
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost, GroundLost (each names rank, GPU, point and log, and
     carries the rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is
-    interrupted; NotStarted, another one, while it waits for GPUs. When it returns or raises, no process of the run is
+    interrupted; NotStarted, another one, while it waits for GPUs; over nodes also ClusterError, where none are to be
+    had, and JobEnded. When it returns or raises, no process of the run is
     left, and its GPUs are free. Raises PlanError where `patience_s` or `limit_s` is no number of seconds.
     """
     _require_seconds(patience_s=patience_s, limit_s=limit_s)

@@ -165,6 +165,7 @@ def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s:
         why = job.why_it_waits()
         tell(why)
         if time.monotonic() > begun + limit_s:
-            raise ClusterError(f"no nodes came within {limit_s:.0f} s: {why}; the job was cancelled")
+            cancelled = "; the job was cancelled" * allocation.submitted
+            raise ClusterError(f"no nodes came within {limit_s:.0f} s: {why}{cancelled}")
         time.sleep(POLL_SECONDS)
     return job

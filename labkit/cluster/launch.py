@@ -14,7 +14,7 @@ from labkit.cluster.watch import NodesWatch
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launch_settings import Settings, cluster_name
-from labkit.engine.launches import Launches, ResourceUsage
+from labkit.engine.launches import Launches, ResourceUsage, launch_here
 from labkit.engine.plan import Plan
 from labkit.engine.progress import ProgressBars
 from labkit.engine.run import Run
@@ -31,15 +31,17 @@ def launch_on_nodes(
     """
     cluster = cluster or cluster_name()
     kind = "namespaces" if cluster == "namespaces" else "slurm"
-    if kind == "slurm" and (cluster == "hand" or not slurm.is_available()):
-        return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
-    settings = Settings() if kind == "namespaces" else Settings.read()
     if kind == "namespaces" and plan.device == "cuda":
         raise PlanError("two namespaces of this machine would use the same GPUs: take size='small' and device='cpu'")
     if plan.one_node and plan.device == "cuda" and nodes > 1:
         alone = f"{plan.lab} · {plan.name} runs on one node instead of {nodes}"
         notice(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
         nodes = 1
+    if kind == "slurm" and (cluster == "hand" or not slurm.is_available()):
+        if nodes == 1:  # this machine, where nothing needs to be pasted
+            return launch_here(plan, patience_s=patience_s, limit_s=limit_s, progress=progress)
+        return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
+    settings = Settings() if kind == "namespaces" else Settings.read()
     plan = plan.with_gpus(plan.gpus * nodes)
     bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from labkit.cluster import namespaces
 from labkit.cluster.allocation import Allocation, own_allocation, submit_job, wait_for_nodes
 from labkit.cluster.session import NodesSession
+from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
 from labkit.engine.run_folder import runs_folder
 
@@ -29,8 +30,8 @@ def nodes_session(
     """Lend stations on so many nodes, which know `module`, for one run; `tell` what is waited for.
 
     They are started anew where they are gone, where code or settings changed, and for another number of nodes; the job
-    is kept where it still fits. `kind` is "slurm", or "namespaces" of this machine. Raises
-    ClusterError where no nodes are to be had.
+    is kept where it still fits. `kind` is "slurm", or "namespaces" of this machine. Raises ClusterError where no nodes
+    are to be had, and where another launch of this kernel uses stations that do not fit this one.
     """
     with _Cache.lock:
         session = _Cache.session
@@ -40,7 +41,8 @@ def nodes_session(
     try:
         yield session
     finally:
-        session.launches -= 1
+        with _Cache.lock:
+            session.launches -= 1
         _keep_or_leave(session)
 
 
@@ -53,21 +55,19 @@ def _renewed_session(
     limit_s: float,
     kind: str,
 ) -> NodesSession:
-    _Cache.session, allocation = None, None
-    if last is not None:
-        last.leave()
-        same = (last.count, last.settings, last.allocation.kind) == (
-            count,
-            settings,
-            kind,
-        ) and last.allocation.job().is_running
-        if same:
-            allocation = last.allocation
-        else:
-            last.allocation.release()
-    allocation = allocation or _allocation_of(count, settings, kind)
-    session = None
+    if last is not None and last.launches:
+        raise ClusterError(
+            "another launch of this kernel uses the nodes, and not as this one would: wait for its end"
+        )
+    _Cache.session, allocation, session = None, last.allocation if last else None, None
     try:
+        if last is not None:
+            last.leave()
+            fits = (last.count, last.settings, last.allocation.kind) == (count, settings, kind)
+            if not (fits and last.allocation.job().is_running):
+                last.allocation.release()
+                allocation = None
+        allocation = allocation or _allocation_of(count, settings, kind)
         restarts = wait_for_nodes(allocation, tell, limit_s).restarts
         tell(f"job {allocation.number} runs; Python starts on {count} node(s)")
         modules = tuple(dict.fromkeys((*(last.modules if last else ()), module)))
@@ -76,7 +76,8 @@ def _renewed_session(
     except BaseException:
         if session is not None:
             session.leave()
-        allocation.release()
+        if allocation is not None:
+            allocation.release()
         raise
     _Cache.session = session
     return session

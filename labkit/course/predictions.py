@@ -55,17 +55,19 @@ class Prediction:
         display({**shown, "text/plain": repr(self)}, raw=True)
 
     def take(self, text: str) -> str:
-        """Take what the reader typed, a decimal comma or point in it, and give the answer to show beside the field."""
-        self.value = None
-        if not text.strip():
+        """Take what the reader typed, with a decimal comma or point, and return the answer to show beside the field."""
+        digits = "".join(text.split())  # "65 536", as the workbook's own pages write it
+        if not digits:
+            self.value = None
             self._keep()
             return ""
         try:
-            value = float(text.replace(",", "."))
+            value = float(digits.replace(",", "."))
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            return "that is no number"
+            kept = f"; {self.value:g} stays noted" if self.value is not None else ""
+            return f"that is no number such as 1589.5{kept}"
         self.value = value
         return f"noted, {value:g}{self.unit and f' {self.unit}'}: it will stand on the charts below{self._keep()}"
 

@@ -68,3 +68,9 @@ def test_a_worker_that_raises_on_the_other_machine_is_named(hand, capsys):
 def test_lines_that_nobody_pastes_are_told_at_the_time_limit(hand):
     with pytest.raises(WorkerHung, match=r"the run outlasted its time limit .*: rank 0 has not started"):
         launch(Faults(), nodes=2, limit_s=2.0)
+
+
+def test_one_machine_needs_no_lines(hand, capsys):
+    """Nor does a plan of one node, whatever number of nodes is asked for."""
+    assert launch(Faults(), nodes=1).status["state"] == "finished"
+    assert "Paste" not in capsys.readouterr().out

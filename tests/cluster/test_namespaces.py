@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 
 import psutil
@@ -51,6 +52,19 @@ def test_a_plan_runs_in_two_namespaces_whose_stations_stay_warm_until_they_are_l
     assert stations() == begun and len(begun) == 2
     session_cache.leave()
     soon(lambda: not any(each.is_running() for each in begun))
+
+
+@needs_namespaces
+def test_stations_in_use_are_not_ended_for_a_launch_that_they_do_not_fit(lent):
+    """Another number of nodes needs others; the run that uses these goes on to its end."""
+    runs = []
+    beside = threading.Thread(target=lambda: runs.append(launch(Faults(faults=("pause",) * 4), nodes=2)))
+    beside.start()
+    soon(lambda: (session := session_cache.cached_session()) and session.launches)
+    with pytest.raises(ClusterError, match="wait for its end"):
+        launch(Faults(), nodes=3)
+    beside.join(90)
+    assert runs[0].status["state"] == "finished"
 
 
 @needs_namespaces

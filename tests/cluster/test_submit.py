@@ -15,6 +15,7 @@ from labkit.cluster import allocation, session_cache, slurm
 from labkit.engine import progress
 from labkit.engine.errors import ClusterError, NotStarted
 from labkit.engine.launch_settings import Settings
+from lessons import start
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +50,17 @@ def test_a_kept_job_serves_the_next_launch(cluster, login, told):
     assert launch(Faults(), nodes=2).status["job"] == first
     session_cache.leave()
     soon(lambda: first not in cluster.jobs())
+
+
+def test_a_kept_job_of_which_slurm_tells_nothing_is_given_back(cluster, login, monkeypatch):
+    """Another lesson needs other stations; when Slurm then does not answer, nobody would ever end the job."""
+    login.write_text(login.read_text().replace("keep_minutes = 0", "keep_minutes = 5"))
+    job = launch(Faults(), nodes=2).status["job"]
+    monkeypatch.setattr(slurm, "job", lambda number: (_ for _ in ()).throw(ClusterError("Slurm does not answer")))
+    with pytest.raises(ClusterError, match="does not answer"):
+        launch(start.Hello.small(gpus=1), nodes=2)
+    monkeypatch.undo()
+    soon(lambda: job not in cluster.jobs())
 
 
 def test_a_job_waits_is_measured_and_given_back(cluster, login, told, tmp_path):

@@ -18,6 +18,7 @@ from labkit.engine.call import Call
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.plan import MOST_CPU_PROCESSES, Plan
 from labkit.repository import lesson_names
+from lessons import ddp_fsdp
 from lessons.broadcast.plan import METHODS, Sweep, Trial
 from lessons.start.plan import Failure, Hello
 
@@ -67,6 +68,14 @@ def test_the_machine_settles_device_and_count(machine, gpus, device, workers):
     machine(gpus)
     assert (Colours().device, Colours().gpus) == (device, workers)
     assert Colours(gpus=3).gpus == 3
+
+
+@pytest.mark.parametrize("plan", [ddp_fsdp.Strategies, Sweep])
+@pytest.mark.parametrize("shown, allowed", [(8, 3), (3, 2), (7, 2)])
+def test_a_full_plan_divides_among_the_gpus_that_a_course_allows(machine, monkeypatch, plan, shown, allowed):
+    machine(shown)
+    monkeypatch.setenv("LABKIT_MAX_GPUS", str(allowed))
+    assert plan.full().gpus == allowed
 
 
 def test_more_gpus_than_the_node_shows(machine):

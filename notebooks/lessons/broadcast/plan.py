@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from labkit import node
 from labkit.engine.errors import PlanError
+from labkit.engine.launch_settings import allowed_gpus
 from labkit.engine.plan import Plan
 from labkit.theory.sizes import MIB
 
@@ -52,8 +52,8 @@ class Tensor(Plan):
 
     @classmethod
     def divisible(cls, mib: int, gpus: int) -> int:
-        """Return the most MiB, up to `mib`, that divide among `gpus` GPUs (all of the node's, if 0): 4095 for three."""
-        return mib - mib % (gpus or max(2, len(node.here().gpus)))
+        """Return the most MiB, up to `mib`, that divide among `gpus` GPUs (0: all that are allowed): 4095 for three."""
+        return mib - mib % (gpus or max(2, allowed_gpus()))
 
     def require_chunks(self, chunks: int) -> None:
         """Raise PlanError unless `chunks` equal chunks fit every GPU's share of the tensor."""

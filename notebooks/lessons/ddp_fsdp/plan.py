@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Self
 
-from labkit import node
 from labkit.engine.errors import PlanError
+from labkit.engine.launch_settings import allowed_gpus
 from labkit.plans import STRATEGIES, ZERO, TrainingPlan
 from labkit.theory.shapes import Model, bert, configuration
 
@@ -86,7 +86,7 @@ class BertPlan(TrainingPlan):
     @classmethod
     def full(cls, **knobs: Any) -> Self:
         """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
-        gpus = knobs.get("gpus") or max(1, len(node.here().gpus))
+        gpus = knobs.get("gpus") or max(1, allowed_gpus())
         return super().full(**{"batches": _divisible(cls.batches, gpus)} | knobs)
 
 
