@@ -56,10 +56,18 @@ def what_a_label_means(labels: pd.DataFrame, drivers: pd.DataFrame) -> Markdown:
 
 def enough_shards(over: pd.DataFrame) -> Markdown:
     """Say on how many shards a device is large enough; takes `over_devices`."""
-    fewest = fact(over, "fewest")
+    fewest, own = fact(over, "fewest"), fact(over, "own_tokens")
     shown = pd.DataFrame(
-        [(units.count(tokens), each["GB"] or "none", each["GiB"] or "none") for tokens, each in fewest.items()],
-        columns=["tokens per device", f"shards, device of {fact(over, 'device_gb')} GB", "the same in GiB"],
+        [
+            (units.count(tokens), each["GB"] or "none", each["GiB"] or "none", own[tokens] or "none")
+            for tokens, each in fewest.items()
+        ],
+        columns=[
+            "tokens per device",
+            f"shards, device of {fact(over, 'device_gb')} GB",
+            "the same in GiB",
+            "in GB, each with its own tokens",
+        ],
     )
     tokens, loaded = max(fewest), fewest[max(fewest)]["GB"]
     alone = fewest[min(fewest)]["GB"]
@@ -94,8 +102,8 @@ def needed_strategy(table: pd.DataFrame) -> Markdown:
     least = fits[(fits["model"] == most["model"])]["fewest"].min()
     if most["fewest"] > 4 * least:
         count = units.count(most["fewest"])
-        sentence += f" Where it takes {count} GPUs, what is not sharded nearly fills each: more hardly help."
-    return verdict(sentence, shown, summary="Which strategy first fits which model")
+        sentence += f" Where the chart shows {count} GPUs, what is not sharded nearly fills each: more hardly help."
+    return verdict(sentence, shown, summary="Which strategy first fits which model, on one of these GPUs at least")
 
 
 def least_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
@@ -154,7 +162,7 @@ def bound_enough(table: pd.DataFrame) -> Markdown:
     shown = pd.DataFrame(
         {
             "strategy": table["strategy"].map(lambda name: STRATEGY_NAMES.get(name, name)),
-            "tokens per GPU": table["tokens"].map(units.count),
+            "tokens per GPU and micro-batch": table["tokens"].map(units.count),
             "bound, tokens": [units.count(round(bound)) if isfinite(bound) else "–" for bound in table["bound_tokens"]],
             "× the bound": (table["tokens"] / table["bound_tokens"]).round(1),
             "speed kept": table["efficiency"].map(units.percent),
@@ -168,11 +176,9 @@ def bound_enough(table: pd.DataFrame) -> Markdown:
     if short.empty:
         return verdict(f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more.", shown)
     beyond = (short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)).any()
-    cause = (
-        "A step takes longer than its parts add up to: something in none of them takes time, too."
-        if beyond
-        else "Their parts add up to that."
-    )
+    cause = "Their parts add up to that."
+    if beyond:
+        cause = "A step takes longer than its parts add up to: a host that is late would be in none of them."
     share = units.percent(_FULL)
     kept = f"{len(short)} of {len(above)} settings above it keep less than {share}"
     return verdict(f"**The bound is not sufficient: {kept}.** {cause}", shown)

@@ -100,7 +100,8 @@ def drivers(*nodes: Any) -> pd.DataFrame:
 def over_devices(tokens: Sequence[int] = (0, TOKENS)) -> pd.DataFrame:
     """Return a row per number of FSDP shards and of tokens on each: gb a device, in all and by kind.
 
-    Facts: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough; `device_gb`, 95.
+    Facts: `fewest`, by tokens and unit, on how many shards a device of 95 of that unit is enough; `own_tokens`, on how
+    many one of 95 GB is, where each has tokens of its own and keeps all of their activations; `device_gb`, 95.
     """
     rows = []
     for many in tokens:
@@ -111,7 +112,13 @@ def over_devices(tokens: Sequence[int] = (0, TOKENS)) -> pd.DataFrame:
         many: {unit: theory.smallest_fsdp(XXL, many, bytes_of(TPU_GB, unit)) for unit in ("GB", "GiB")}
         for many in tokens
     }
-    return of_source(pd.DataFrame(rows), _COUNTED, fewest=fewest, device_gb=TPU_GB)
+    own = {many: _with_own_tokens(many) for many in tokens}
+    return of_source(pd.DataFrame(rows), _COUNTED, fewest=fewest, own_tokens=own, device_gb=TPU_GB)
+
+
+def _with_own_tokens(tokens: int) -> int | None:
+    left_bytes = bytes_of(TPU_GB, "GB") - theory.parts_bytes(XXL, tokens)["activations"]
+    return devices(states_bytes(), left_bytes, "bytes") if left_bytes > 0 else None
 
 
 def datasheets() -> dict[str, Any]:
@@ -232,7 +239,7 @@ def machines(*nodes: Any) -> pd.DataFrame:
     )
     table = pd.DataFrame(rows, columns=["device", "tflops", "gb_per_s", "link", "tokens", "here"])
     table = table.sort_values("tokens", ignore_index=True)
-    return of_source(table, "theory: datasheets' dense 16-bit rates and links")
+    return of_source(table, "theory: datasheets' dense 16-bit rates, links' rates by driver or datasheet")
 
 
 _SHARDED = ("fsdp_full", "fsdp_grad")

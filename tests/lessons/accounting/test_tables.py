@@ -54,6 +54,7 @@ def test_drivers_say_more_than_labels():
 def test_over_devices_marks_the_fewest():
     table = accounting.over_devices()
     assert table.attrs["fewest"] == {0: {"GB": 38, "GiB": 35}, 1024: {"GB": 41, "GiB": 38}}
+    assert table.attrs["own_tokens"] == {0: 38, 1024: 46}
     rows = table[table["tokens"] == 0].set_index("fsdp")["gb"]
     assert rows[38] < 95 < rows[37] and rows[35] < 95 * 2**30 / 1e9 < rows[34]
     kinds = ["parameters", "gradients", "optimizer", "activations"]
