@@ -56,9 +56,7 @@ def _renewed_session(
     kind: str,
 ) -> NodesSession:
     if last is not None and last.launches:
-        raise ClusterError(
-            "another launch of this kernel uses the nodes, and not as this one would: wait for its end"
-        )
+        raise ClusterError("another launch of this kernel uses the nodes, and not as this one would: wait for its end")
     _Cache.session, allocation, session = None, last.allocation if last else None, None
     try:
         if last is not None:

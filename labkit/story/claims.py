@@ -22,8 +22,9 @@ def claims_text(table: pd.DataFrame) -> Markdown:
     Each part is a table with verdicts, then reasons for the claims that do not hold, that cannot be decided, or that
     ask for it: one reason for reports that say the same.
     """
-    chosen = table["chosen"].astype(bool)
-    parts = [_with_reasons(table[chosen])]
+    chosen, counts = table["chosen"].astype(bool), [sum(holds is each for holds in table["holds"]) for each in VERDICTS]
+    counted = f"**Of {len(table)} claims {counts[0]} hold, {counts[1]} do not hold, {counts[2]} cannot be decided.**"
+    parts = [counted, _with_reasons(table[chosen])]
     if not chosen.all():
         parts.append(folded(f"The other claims: {(~chosen).sum()}", _with_reasons(table[~chosen])))
     return Markdown("\n\n".join(parts))
@@ -32,8 +33,7 @@ def claims_text(table: pd.DataFrame) -> Markdown:
 def _with_reasons(table: pd.DataFrame) -> str:
     lines = [f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
     lines += [f"| {' | '.join(_cells(row))} |" for row in table.to_dict("records")]
-    held = sum(holds is True for holds in table["holds"])
-    lines += ["", f"**{held} of {len(table)} claims hold.**", ""]
+    lines.append("")
     reports: dict[tuple[str, str], list[str]] = {}
     for row in table.to_dict("records"):
         if row["holds"] is not True:

@@ -219,7 +219,11 @@ def chunk_curve(*tables: pd.DataFrame) -> Figure:
         ax.set_xticks(counts, [str(count) for count in counts])
         ax.minorticks_off()
         ax.grid(axis="y")
-        ax.set(title=_title(layers), xlabel="chunks (log)", ylim=(min(0, ax.get_ylim()[0]), None))
+        ax.set(
+            title=_title(layers),
+            xlabel="chunks of the tensor; scatter + all-gather: of a share (log)",
+            ylim=(min(0, ax.get_ylim()[0]), None),
+        )
     axes[0].set_ylabel("% longer than with the best count")
     canvas.shared_legend(figure, axes)
     return canvas.finish(figure, f"{own_scales(shown)}whisker: spread of the repeats · {sources(*tables)}")

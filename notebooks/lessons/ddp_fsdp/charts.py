@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOLLOW: Any = {"marker": "D", "facecolors": "none", "edgecolors": canvas.INK, "zorder": 2}
 _MARKERS = "^v"  # one per report
+_TRIANGLES = {"^": "▲", "v": "▼"}
 _LIMITS = {"zero": ", limits 0", "default": ", default limits", "": ""}
 
 
@@ -96,20 +97,24 @@ def _rate_bars(
             dots = [behind.get(name_of(row), float("nan")) for row in rows]
             ax.scatter(dots, places, label="recorded run", **look)
             ends.append(max(behind.values()))
+        printed: dict[int, str] = {}
         if published is not None and ax is axes[-1]:
-            ends.append(_published_marks(ax, published, [(row.strategy, row.batch) for row in rows]))
-        right = 1.06 * max(1e-9, *ends)
+            most, printed = _published_marks(ax, published, [(row.strategy, row.batch) for row in rows])
+            ends.append(most)
+        right = 1.08 * max(1e-9, *ends)
         for place, row in zip(places, rows, strict=True):
             note = str(row.status) if pd.isna(row.samples_per_s) else note_of(row)
-            ax.text(right, place, note, va="center", fontsize=8)
+            ax.text(right, place, note + printed.get(place, ""), va="center", fontsize=8)
         ax.set(title=_title(layers), xlabel="samples/second", xlim=(0, 1.38 * right))
     canvas.shared_legend(figure, axes)
     return figure, axes
 
 
-def _published_marks(ax: Axes, published: pd.DataFrame, settings: list[tuple[str, int]]) -> float:
-    """Mark what reports print, a marker per report, and return the largest rate; 0 where they print none of these."""
-    most = 0.0
+def _published_marks(
+    ax: Axes, published: pd.DataFrame, settings: list[tuple[str, int]]
+) -> tuple[float, dict[int, str]]:
+    """Mark what reports print, a marker per report; return the largest rate, else 0, and each row's marks as text."""
+    most, texts = 0.0, dict.fromkeys(range(len(settings)), "")
     for (name, rows), marker in zip(published.groupby("name", sort=False), _MARKERS, strict=False):
         shown = [row for row in rows.itertuples() if (row.strategy, row.global_batch) in settings]
         rates = [row.samples_per_second for row in shown]
@@ -117,7 +122,9 @@ def _published_marks(ax: Axes, published: pd.DataFrame, settings: list[tuple[str
         look = {"marker": marker, "color": canvas.PUBLISHED, "ec": "white", "s": 70, "zorder": 4}
         ax.scatter(rates, places, label=f"{name}: 4 GPUs", **look)
         most = max(most, *rates, 0.0)
-    return most
+        for place, rate in zip(places, rates, strict=True):
+            texts[place] += f"  {_TRIANGLES[marker]} {units.number(rate)}"
+    return most, texts
 
 
 def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:

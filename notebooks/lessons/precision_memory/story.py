@@ -122,14 +122,12 @@ def scale_saves(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Markdown:
             "last loss, bfloat16": units.number(last["bfloat16"]),
         }
         before, after = zero["float16"], zero["float16 scaled"]
-        gain = 1 - last["float16 scaled"] / last["float16"]
     shown = pd.DataFrame(rows).rename_axis("finding").reset_index()
     saved = "The scale saves gradients" if before > 2 * after and before > 0.001 else "The scale saves little"
     whose = _whose(runs[-1][1])
     return verdict(
         f"**{saved}**: without it {units.percent(before)} of the weights' gradients are zero in the {whose}'s "
-        f"median step, with it {units.percent(after)}. Its last loss is {units.percent(abs(gain))} "
-        f"{'lower' if gain > 0 else 'higher'} with it.",
+        f"median step, with it {units.percent(after)}.",
         shown,
     )
 

@@ -48,7 +48,7 @@ def test_strategies_chart(runs, names):
     notes = [text.get_text() for text in ax.texts]
     assert notes.count("out of memory") == (2 if names == ["failed"] else 0)
     if names == ["full", "recorded"]:
-        assert "640" in notes and "634 (within noise)" in notes, "this run comes first"
+        assert "640  ▲ 415  ▼ 111" in notes and "634 (within noise)  ▲ 414  ▼ 103" in notes, "this run comes first"
         assert "recorded run" in labels(figure)
     assert len(figure.axes) == (2 if "recorded" not in names and len(names) == 2 else 1)
 

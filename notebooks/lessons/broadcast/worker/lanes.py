@@ -102,12 +102,12 @@ class Lane:
             self.stream.wait_event(after.done)
         if self.timed:
             this.begun = self.stream.record_event(torch.cuda.Event(enable_timing=True))
-        self._enqueue(target, origin)
+        self.enqueue(target, origin)
         this.done = self.stream.record_event(torch.cuda.Event(enable_timing=self.timed))
         self.log.append(this)
         return this
 
-    def _enqueue(self, target: torch.Tensor, origin: torch.Tensor) -> None:
+    def enqueue(self, target: torch.Tensor, origin: torch.Tensor) -> None:
         """Ask the CUDA runtime for the copy, in this lane's stream."""
         where, size = (target.data_ptr(), origin.data_ptr()), origin.numel() * origin.element_size()
         kind = self.runtime.cudaMemcpyKind.cudaMemcpyDefault  # the addresses tell the devices

@@ -106,7 +106,7 @@ def running(way: str) -> list[float]:
     total_name, term_name, algorithm = WAYS[way]
     total, term = FORMATS[total_name], FORMATS[term_name].rounded(VALUE)
     if algorithm == "kahan":
-        return _kahan(total, term)
+        return kahan(total, term)
     block = BLOCK if algorithm == "blocks" else STEPS
     sums, done, held = [], 0.0, 0.0
     for step in range(1, STEPS + 1):
@@ -117,7 +117,7 @@ def running(way: str) -> list[float]:
     return sums
 
 
-def _kahan(form: Format, term: float) -> list[float]:
+def kahan(form: Format, term: float) -> list[float]:
     sums, held, lost = [], 0.0, 0.0
     for _ in range(STEPS):
         add = form.rounded(term - lost)

@@ -73,13 +73,13 @@ def place_checkpoints(model: nn.Module, how: str) -> None:
     every = 1 if how == "selective" else int(how.removeprefix("every "))
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     if how == "selective":
-        options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
+        options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, selective_policy)
     for number, block in enumerate(blocks):
         if number % every == 0:
             block.forward = functools.partial(checkpoint, block.forward, **options)
 
 
-def _policy(_context: Any, function: Any, *_arguments: Any, **_named: Any) -> CheckpointPolicy:
+def selective_policy(_context: Any, function: Any, *_arguments: Any, **_named: Any) -> CheckpointPolicy:
     name = function.overloadpacket.__name__
     dear = name in _DEAR or name.startswith(_DEAR[-1])
     return CheckpointPolicy.MUST_SAVE if dear else CheckpointPolicy.PREFER_RECOMPUTE
