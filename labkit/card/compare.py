@@ -60,12 +60,17 @@ def _pairs(first: Card, second: Card) -> list[tuple[Row, Row]]:
 
 
 def _change(a: Row, b: Row) -> Change:
-    low, middle, high = (float(value or 0) for value in (a.low, a.value, a.high))
+    (low, middle, high), (low_now, now, high_now) = map(_quartiles, (a, b))
     lowest, highest = fences(low, middle, high)
-    edge = highest - middle if float(b.value or 0) >= middle else middle - lowest
-    half_of_spread = (float(b.high or 0) - float(b.low or 0)) / 2
-    percent = 100 * (float(b.value or 0) / middle - 1) * (-1 if a.better == LOWER else 1)
-    return Change(a, b, percent, 100 * (edge + half_of_spread) / middle)
+    edge = highest - middle if now >= middle else middle - lowest
+    percent = 100 * (now / middle - 1) * (-1 if a.better == LOWER else 1)
+    return Change(a, b, percent, 100 * (edge + (high_now - low_now) / 2) / middle)
+
+
+def _quartiles(row: Row) -> tuple[float, float, float]:
+    """Return low, median and high of a measured figure: all the median, where it has no spread."""
+    middle = float(row.value or 0)
+    return middle if row.low is None else row.low, middle, middle if row.high is None else row.high
 
 
 def changed_conditions(first: Card, second: Card) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Any
 
@@ -61,7 +62,7 @@ def _figure(value: float | str | None, unit: str, digits: int) -> str:
     """
     if isinstance(value, str):
         return f"{value} {unit}".strip() if value[-1:].isdigit() else value
-    if value is None or value != value:
+    if value is None or not math.isfinite(value):
         return "–"
     text = units.count(value) if value == int(value) and abs(value) < 10**digits else units.number(value, digits)
     text = units.trimmed(text) if digits > 3 else text

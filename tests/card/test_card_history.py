@@ -39,6 +39,16 @@ def test_a_change_is_told_where_it_leaves_the_fence_of_the_first(second, kind):
     assert one.kind == kind
 
 
+def test_a_figure_without_quartiles_has_no_spread():
+    (one,) = changes(_without_quartiles(100.0), _without_quartiles(60.0))
+    assert one.kind == "worse" and one.noise == pytest.approx(2.0)  # what clocks resolve
+
+
+def _without_quartiles(value: float):
+    made = card(reading(value=value))
+    return replace(made, rows=tuple(replace(row, low=None, high=None) for row in made.rows))
+
+
 def test_a_shorter_time_is_better():
     first, second = (card(reading(CALL, value, 1.0, limit=None)) for value in (90.0, 60.0))
     assert [one.kind for one in changes(first, second)] == ["better"]

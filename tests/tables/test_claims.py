@@ -77,6 +77,12 @@ def test_a_list_of_figures_has_its_unit_and_words_have_none(printed, shown):
     assert shown in claims_text(claims_table(pd.DataFrame([PATH]), {"path": figures})).data
 
 
+@pytest.mark.parametrize("nothing", [None, float("nan"), float("inf")])
+def test_a_figure_that_is_no_number_is_a_dash(nothing):
+    figures = replace(GAIN, recomputed=lambda: nothing, holds=undecided)
+    assert "| – |" in claims_text(claims_table(pd.DataFrame([PATH]), {"path": figures})).data
+
+
 def test_what_is_not_chosen_is_folded_below():
     other = PATH | {"claim": "other", "says": "it is fast", "chosen": False}
     text = claims_text(claims_table(pd.DataFrame([PATH, other]), {"path": GAIN, "other": GAIN})).data
