@@ -11,6 +11,10 @@ from typing import Any
 
 import pynvml
 
+from labkit.node.host import numa_node
+
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -135,7 +139,8 @@ def _gpu(index: int, handle: Any) -> Gpu:
         compute_capability=capability and ".".join(map(str, capability)),
         ecc=_is_on(ask(pynvml.nvmlDeviceGetEccMode, handle)),
         mig=_is_on(ask(pynvml.nvmlDeviceGetMigMode, handle)),
-        numa_node=_numa_node(bus),
+        # NVML writes eight digits of PCI domain, the kernel four.
+        numa_node=numa_node(PCI_DEVICES / bus.lower()[-12:]) if bus else None,
         nvlinks=_nvlinks(handle),
         pcie_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         pcie_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
@@ -167,16 +172,3 @@ def _nvlinks(handle: Any) -> int | None:
     states = [ask(pynvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS)]
     readable = [state for state in states if state is not None]
     return sum(state == pynvml.NVML_FEATURE_ENABLED for state in readable) if readable else None
-
-
-def _numa_node(bus: str | None) -> int | None:
-    """The kernel's answer; it writes -1 where it does not know, as virtual machines do."""
-    if not bus:
-        return None
-    # NVML writes eight digits of PCI domain, the kernel four.
-    path = Path("/sys/bus/pci/devices", bus.lower()[-12:], "numa_node")
-    try:
-        node = int(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return node if node >= 0 else None

@@ -91,6 +91,12 @@ def system_text(file: Path, missing: Any = None) -> Any:
         return missing
 
 
+def numa_node(device: Path) -> int | None:
+    """Return the NUMA node of a device's folder in /sys; the kernel writes -1 where it does not know, as in a VM."""
+    text = system_text(device / "numa_node", "")
+    return int(text) if text.isdecimal() else None
+
+
 def _number(text: str | None) -> float | None:
     try:
         return float(text or "")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.node.host import system_text
+from labkit.node.host import numa_node, system_text
 
 LENT_LINK = "labkit-link"  # each end of the link between two namespaces that labkit itself has made
 RATE = re.compile(r"([\d.]+) Gb/sec")
@@ -28,7 +28,8 @@ class NetworkCard:
 def cards(folder: Path = Path("/sys/class")) -> tuple[NetworkCard, ...]:
     """Return the ports of the physical cards: network interfaces by name, then InfiniBand's (and RoCE's) by device."""
     interfaces = [
-        NetworkCard(each.name, "Ethernet", _ethernet(each), _numa(each)) for each in _physical_devices(folder / "net")
+        NetworkCard(each.name, "Ethernet", _ethernet(each), numa_node(each / "device"))
+        for each in _physical_devices(folder / "net")
     ]
     ports = sorted((folder / "infiniband").glob("*/ports/*"))
     return (*interfaces, *(_infiniband_port(port) for port in ports))
@@ -65,9 +66,6 @@ def _infiniband_port(port: Path) -> NetworkCard:
     rate = RATE.search(system_text(port / "rate", ""))
     up = "ACTIVE" in system_text(port / "state", "")
     kind = system_text(port / "link_layer") or "InfiniBand"
-    return NetworkCard(f"{device.name}:{port.name}", kind, float(rate[1]) if rate and up else None, _numa(device))
-
-
-def _numa(device: Path) -> int | None:
-    text = system_text(device / "device" / "numa_node", "")
-    return int(text) if text.isdecimal() else None
+    return NetworkCard(
+        f"{device.name}:{port.name}", kind, float(rate[1]) if rate and up else None, numa_node(device / "device")
+    )

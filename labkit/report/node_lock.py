@@ -15,6 +15,7 @@ from labkit.engine.files import name_of_user
 
 POLL_SECONDS = 0.5
 TICKETS, LOCK_FILE = "labkit-batch-", "labkit-batch.lock"
+MAYBE_SHARED = "another unattended run may use this node at the same time"
 
 
 class NodeHeld(RuntimeError):
@@ -30,7 +31,7 @@ def hold_node(wait: bool, tell: Callable[[str], None]) -> Iterator[None]:
         folder = locks.locks_folder()
         ticket = locks.Ticket(folder, TICKETS)
     except locks.LocksUnusable as error:
-        warnings.warn(f"another unattended run may use this node at the same time: {error}", stacklevel=3)
+        warnings.warn(f"{MAYBE_SHARED}: {error}", stacklevel=3)
         yield
         return
     lock = None
@@ -51,7 +52,7 @@ def _lock_node(file, ticket: locks.Ticket, wait: bool, tell: Callable[[str], Non
         try:
             lock = locks.lock(file)
         except locks.LocksUnusable as error:
-            warnings.warn(f"another unattended run may use this node at the same time: {error}", stacklevel=4)
+            warnings.warn(f"{MAYBE_SHARED}: {error}", stacklevel=4)
             return None
         if lock is not None:
             return lock
