@@ -249,6 +249,8 @@ class Links(Plan):
 
     lab: ClassVar[str] = "sharding"
     worker: ClassVar[str] = "lessons.sharding.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"sizes_kib": (16, 256, 1024, 4096), "repeats": 5}
+    FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
 
     sizes_kib: tuple[int, ...] = (64, 1024, 8192, 32768, 131072, 524288)
@@ -260,10 +262,6 @@ class Links(Plan):
         counts = [n for n in (2, 4, 8) if n <= self.gpus]
         for ranks, collective, size in product(counts, self.collectives, self.sizes_kib):
             yield {"collective": collective, "ranks": ranks, "kib": size}
-
-    @classmethod
-    def small(cls, **knobs: Any) -> Self:
-        return cls(**{"size": "small", "gpus": cls.few(2), "sizes_kib": (16, 256, 1024, 4096), "repeats": 5} | knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
