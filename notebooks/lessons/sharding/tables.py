@@ -20,7 +20,7 @@ from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
 from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import activations
-from labkit.theory.memory import ledger
+from labkit.theory.memory import BYTES_PER_PARAMETER, ledger
 from labkit.theory.sizes import MIB
 from lessons.sharding.theory import project
 
@@ -77,8 +77,7 @@ def batches(run: Run) -> pd.DataFrame:
 
 def forecast(plan: GptPlan, row: pd.Series | dict) -> dict[str, int]:
     """Return the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
-    half = row["precision"] == "bfloat16"
-    size = 2 if half else 4
+    size, state_bytes = _bytes_per_parameter(row["precision"])
     kept = activations(plan.layers, plan.hidden, plan.heads, row["vocabulary"], row["micro_batch"], plan.sequence, size)
     return ledger(
         plan.model(row["vocabulary"]),
@@ -86,9 +85,14 @@ def forecast(plan: GptPlan, row: pd.Series | dict) -> dict[str, int]:
         row["ranks"],
         kept,
         element_bytes=size,
-        state_bytes=12 if half else 8,
+        state_bytes=state_bytes,
         micro_batches=row["micro_batches"],
     )
+
+
+def _bytes_per_parameter(precision: str) -> tuple[int, int]:
+    """Return the bytes of a weight and of its states; autocast leaves both in float32."""
+    return BYTES_PER_PARAMETER["float32" if precision == "autocast" else precision]
 
 
 def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
@@ -98,13 +102,11 @@ def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
 
 def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
     """Return the communication ledger of GPT-2, a row per setting of the columns `by` and collective."""
-    plan = run.plan
-    size = 2 if plan.precision == "bfloat16" else 4
     return ledgers.sent(
         run,
         by or _BY,
         lambda plan, row: plan.model(row["vocabulary"]),
-        element_bytes=size,
+        element_bytes=_bytes_per_parameter(run.plan.precision)[0],
         micro_batches="micro_batches",
         synced=_synced,
     )
@@ -246,7 +248,7 @@ def projection(
     vocabulary = int(base["vocabulary"])
     compute_s, tokens = base["step_ms"] / 1e3, int(base["micro_batch"]) * plan.sequence
     machine = {"per_node": per_node, "network_gb_per_s": network_gb_per_s}
-    knobs = {"element_bytes": 2 if base["precision"] == "bfloat16" else 4, **machine}
+    knobs = {"element_bytes": _bytes_per_parameter(base["precision"])[0], **machine}
     measured = steps.set_index(["strategy", "ranks"])["step_ms"] / 1e3
     rows = []
     for strategy in [name for name in steps["strategy"].unique() if name != "single"]:
