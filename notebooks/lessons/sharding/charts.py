@@ -16,6 +16,7 @@ from labkit.provenance import fact, is_recorded, run_name, sources, where
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
+from lessons.sharding.theory import PER_NODE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -240,7 +241,7 @@ def projection_chart(
         if published is not None and name in _PUBLISHED:
             kept = 100 * published[_PUBLISHED[name]] / published["gpus"]
             ax.plot(published["gpus"], kept, "^", color=canvas.PUBLISHED, label="published")
-        _gpus_axis(ax, sorted(set(recorded["gpus"])), fact(recorded, "per_node"))
+        _gpus_axis(ax, sorted(set(recorded["gpus"])))
         ax.set(title=f"{STRATEGY_LABELS[name]}, % kept", xlabel="GPUs (log)")
         ax.grid(axis="y")
     axes[0].set(ylabel="% of one GPU's speed, per GPU", ylim=(None, 101))
@@ -254,11 +255,11 @@ def _measured(ax: Axes, rows: pd.DataFrame, color: str, label: str, *, zorder: i
     ax.plot(rows["gpus"], kept, "o", color=color, label=label, zorder=zorder)
 
 
-def _gpus_axis(ax: Axes, gpus: list[int], per_node: int) -> None:
+def _gpus_axis(ax: Axes, gpus: list[int]) -> None:
     """Mark every second number of GPUs, and where a node ends."""
     from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
     ax.set_xscale("log", base=2)
     ax.xaxis.set(major_locator=FixedLocator(gpus[::2]), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
-    if per_node < max(gpus):
-        ax.axvline(per_node * 2**0.5, color=canvas.QUIET, ls=":", lw=1.2)
+    if max(gpus) > PER_NODE:
+        ax.axvline(PER_NODE * 2**0.5, color=canvas.QUIET, ls=":", lw=1.2)

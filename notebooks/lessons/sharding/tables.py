@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -22,7 +21,7 @@ from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import activations
 from labkit.theory.memory import BYTES_PER_PARAMETER, ledger
 from labkit.theory.sizes import MIB
-from lessons.sharding.theory import project
+from lessons.sharding.theory import COUNTS, project
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -219,77 +218,66 @@ class _Row(NamedTuple):
     efficiency_at_fixed_alpha: float
 
 
-def projection(
-    links_run: Run,
-    strategies_run: Run,
-    *,
-    micro_batch: int | None = None,
-    load: str = "large",
-    gpus: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
-    per_node: int = 8,
-    network_gb_per_s: float = 50.0,
-) -> pd.DataFrame:
-    """Return one row per strategy and number of GPUs: its speed by `project`, beside the measured one.
+def projection(links_run: Run, strategies_run: Run) -> pd.DataFrame:
+    """Return one row per strategy and number of GPUs in COUNTS: its speed by `project`, beside the measured one.
 
     Columns are those of _Row; what was not measured is NaN. How α grows with a ring is the projection's boldest guess:
     in efficiency_at_fixed_alpha α stays as it was.
 
-    Every GPU takes one micro-batch, that of the single GPU's step at `load` (and `micro_batch`, where given), which
-    gives the compute. Lines are those fitted at as many ranks, or at the most that were timed. 50 GB/s per GPU is the
-    one 400 Gbit/s InfiniBand card that each GPU of a DGX H100 has. Facts: per_node, network_gb_per_s, micro_batch.
-    Raises ValueError where no single GPU took such a step, or no line could be fitted.
+    Every GPU takes one micro-batch, that of the single GPU's step at load "large", which gives the compute. Lines are
+    those fitted at as many ranks, or at the most that were timed. Fact: micro_batch. Raises ValueError where no
+    single GPU took such a step, or no line could be fitted.
     """
-    steps = _steps(strategies_run, load, micro_batch)
-    base = steps[steps["strategy"] == "single"].iloc[0]
+    single, others = _steps(strategies_run)
     lines = fits(links_run)
     if lines.empty:
         raise ValueError("no collective was timed at two sizes")
-    plan = strategies_run.plan
-    vocabulary = int(base["vocabulary"])
-    compute_s, tokens = base["step_ms"] / 1e3, int(base["micro_batch"]) * plan.sequence
-    machine = {"per_node": per_node, "network_gb_per_s": network_gb_per_s}
-    knobs = {"element_bytes": _bytes_per_parameter(base["precision"])[0], **machine}
-    measured = steps.set_index(["strategy", "ranks"])["step_ms"] / 1e3
-    rows = []
-    for strategy in [name for name in steps["strategy"].unique() if name != "single"]:
-        for count in gpus:
-            fitted_ranks, at_count = _lines_at(lines, count)
-            step, fixed = (
-                project(plan.model(vocabulary), strategy, count, compute_s, at_count, fitted_ranks=ranks, **knobs)
-                for ranks in (fitted_ranks, count)
-            )
-            took_s = measured.get((strategy, count), float("nan"))
-            rows.append(
-                _Row(
-                    strategy,
-                    count,
-                    tokens_per_s=count * tokens / step.step_s,
-                    efficiency=compute_s / step.step_s,
-                    measured_tokens_per_s=count * tokens / took_s,
-                    error=took_s / step.step_s - 1,
-                    exposed_ms=1e3 * step.exposed_s,
-                    communication_ms=1e3 * step.communication_s,
-                    latency_ms=1e3 * step.latency_s,
-                    efficiency_at_fixed_alpha=compute_s / fixed.step_s,
-                )
-            )
-    table = of_run(
-        pd.DataFrame(rows, columns=_Row._fields), strategies_run, **machine, micro_batch=int(base["micro_batch"])
-    )
+    measured = others.set_index(["strategy", "ranks"])["step_ms"]
+    rows = [
+        _projected(strategies_run.plan, single, lines, strategy, count, measured.get((strategy, count), float("nan")))
+        for strategy in others["strategy"].unique()
+        for count in COUNTS
+    ]
+    table = pd.DataFrame(rows, columns=_Row._fields)
+    table = of_run(table, strategies_run, micro_batch=int(single["micro_batch"]))
     return made_from(table, table, lines)
 
 
-def _steps(run: Run, load: str, micro_batch: int | None) -> pd.DataFrame:
-    """Return the measured steps of one micro-batch, the single GPU's and those alike; one of a single GPU is there."""
+def _projected(
+    plan: GptPlan, single: pd.Series, lines: pd.DataFrame, strategy: str, count: int, measured_ms: float
+) -> _Row:
+    """Return the projected step on `count` GPUs from a single one's, beside what was measured on as many."""
+    model, compute_s = plan.model(int(single["vocabulary"])), single["step_ms"] / 1e3
+    size, _ = _bytes_per_parameter(single["precision"])
+    fitted_ranks, at_count = _lines_at(lines, count)
+    step, fixed = (
+        project(model, strategy, count, compute_s, at_count, fitted_ranks=ranks, element_bytes=size)
+        for ranks in (fitted_ranks, count)
+    )
+    tokens, measured_s = count * int(single["micro_batch"]) * plan.sequence, measured_ms / 1e3
+    return _Row(
+        strategy,
+        count,
+        tokens_per_s=tokens / step.step_s,
+        efficiency=compute_s / step.step_s,
+        measured_tokens_per_s=tokens / measured_s,
+        error=measured_s / step.step_s - 1,
+        exposed_ms=1e3 * step.exposed_s,
+        communication_ms=1e3 * step.communication_s,
+        latency_ms=1e3 * step.latency_s,
+        efficiency_at_fixed_alpha=compute_s / fixed.step_s,
+    )
+
+
+def _steps(run: Run) -> tuple[pd.Series, pd.DataFrame]:
+    """Return the single GPU's step of one large micro-batch, and those of the strategies that are alike."""
     steps = run.medians(_STEP, "step_ms")
-    steps = steps[(steps["load"] == load) & (steps["micro_batches"] == 1)]
-    if micro_batch is not None:
-        steps = steps[steps["micro_batch"] == micro_batch]
-    single = steps[(steps["strategy"] == "single") & (steps["ranks"] == 1) & steps["step_ms"].notna()]
+    steps = steps[(steps["load"] == "large") & (steps["micro_batches"] == 1)]
+    single = steps[(steps["strategy"] == "single") & steps["step_ms"].notna()]
     if single.empty:
-        raise ValueError(f"no single GPU took a step of one micro-batch at {load=}, {micro_batch=}")
-    alike = steps[(steps[_SHARED] == single.iloc[0][_SHARED]).all(axis=1)]
-    return pd.concat([single.head(1), alike[alike["strategy"] != "single"]])
+        raise ValueError("no single GPU took a step of one large micro-batch")
+    alike = (steps[_SHARED] == single.iloc[0][_SHARED]).all(axis=1)
+    return single.iloc[0], steps[alike & (steps["strategy"] != "single")]
 
 
 def _lines_at(lines: pd.DataFrame, count: int) -> tuple[int, dict[str, Link]]:

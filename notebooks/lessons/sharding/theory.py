@@ -15,6 +15,8 @@ from labkit.theory.traffic import Sent, bucket_count, through_a_link, traffic
 
 _KEPT_FREE = 0.06  # of the memory, for the allocator's gaps and the libraries' own buffers
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
+PER_NODE = 8  # GPUs of a DGX H100, each with a 400 Gbit/s InfiniBand card
+_NETWORK_GB_PER_S = 50.0  # of such a card
 
 
 def fits_memory(
@@ -68,8 +70,6 @@ def project(
     *,
     fitted_ranks: int,
     element_bytes: int = 4,
-    per_node: int = 8,
-    network_gb_per_s: float = 50.0,
 ) -> Projected:
     """Return the step of one micro-batch per GPU on `ranks` GPUs: compute, and the communication that nothing hides.
 
@@ -80,14 +80,14 @@ def project(
       forward, two thirds are backward, shared equally among the blocks.
     - Collectives are rings: α grows as the ring's N − 1 hops (trees, and launches that are no hop, would take less);
       β stays as it was. Beyond a node, its rings leave through all its network cards at once: β is then at most
-      `per_node` × `network_gb_per_s`.
+      PER_NODE × 50 GB/s.
     - Gradients travel during backward, blocks are gathered during their neighbours' compute, and neither slows it.
       See `_windows` for what never hides.
     """
     if ranks == 1 or strategy == "single":
         return Projected(compute_s, 0.0, 0.0, 0.0)
     hops = (ranks - 1) / (fitted_ranks - 1)
-    fastest = per_node * network_gb_per_s if ranks > per_node else math.inf
+    fastest = PER_NODE * _NETWORK_GB_PER_S if ranks > PER_NODE else math.inf
     ring = {name: Link(link.alpha_s * hops, min(link.beta_gb_per_s, fastest)) for name, link in links.items()}
 
     def takes(sent: Sent) -> float:

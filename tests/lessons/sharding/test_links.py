@@ -23,7 +23,7 @@ MODEL = gpt(4, 128, 512, 128)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_free_links_cost_nothing_and_dead_ones_everything(strategy):
     free = dict.fromkeys(NAMES, Link(0.0, math.inf))
-    assert project(MODEL, strategy, 64, 0.3, free, fitted_ranks=2, network_gb_per_s=math.inf).step_s == 0.3
+    assert project(MODEL, strategy, 8, 0.3, free, fitted_ranks=2).step_s == 0.3
     dead = dict.fromkeys(NAMES, Link(math.inf, 100.0))
     assert project(MODEL, strategy, 2, 0.3, dead, fitted_ranks=2).step_s == math.inf
     assert project(MODEL, strategy, 1, 0.3, dead, fitted_ranks=2) == (0.3, 0, 0, 0)
@@ -61,15 +61,14 @@ def test_rings_grow_and_nodes_end():
     hop = dict.fromkeys(NAMES, Link(1e-3, math.inf))
     latencies = [project(MODEL, "fsdp_root", n, 0.0, hop, fitted_ranks=2).latency_s for n in (2, 8)]
     assert latencies == pytest.approx([2e-3, 14e-3])
-    fast = dict.fromkeys(NAMES, Link(0.0, 300.0))
 
-    def rate(ranks: int, network: float) -> float:
-        step = project(MODEL, "ddp", ranks, 0.0, fast, fitted_ranks=8, network_gb_per_s=network)
+    def rate(ranks: int, gb_per_s: float) -> float:
+        step = project(MODEL, "ddp", ranks, 0.0, dict.fromkeys(NAMES, Link(0.0, gb_per_s)), fitted_ranks=8)
         return through_a_link(traffic(MODEL, "ddp", ranks), ranks) / step.communication_s / 1e9
 
-    assert rate(8, 5.0) == pytest.approx(300)
-    assert rate(16, 5.0) == pytest.approx(40)  # eight network cards of a node together
-    assert rate(16, 50.0) == pytest.approx(300)
+    assert rate(8, 600.0) == pytest.approx(600)
+    assert rate(16, 600.0) == pytest.approx(400)  # eight network cards of a node together
+    assert rate(16, 300.0) == pytest.approx(300)
 
 
 def links_run(folder, *, ranks=(2, 4), alpha_us=20.0, beta=250.0, device="cuda", status="ok", sizes=None):
@@ -151,7 +150,7 @@ def test_projection_beside_what_was_measured(tmp_path):
     assert cells.loc[("ddp", 2), "error"] == pytest.approx(0.02, abs=1e-3)
     assert cells.loc[("fsdp_full", 4), "error"] == pytest.approx(0.25, abs=2e-3)
     assert cells.loc["fsdp_root", "error"].isna().all() and cells.loc[("ddp", 8), ["error"]].isna().all()
-    assert table.attrs["per_node"] == 8 and table.attrs["micro_batch"] == 48
+    assert table.attrs["micro_batch"] == 48
     # bfloat16 weights: two bytes an element
     whole = Strategies(gpus=2).model(50304).parameters * 2
     sent_ms = 1e3 * through_a_link([Sent("all-reduce", 1, whole)], 64) / 400e9
@@ -167,10 +166,8 @@ def test_lines_of_the_most_ranks_serve_more_gpus(tmp_path):
 
 
 def test_projection_says_what_it_lacks(tmp_path):
-    network, steps = links_run(tmp_path / "links"), steps_run(tmp_path / "steps")
-    with pytest.raises(ValueError, match="no single GPU took a step of one micro-batch at load='shared out'"):
-        projection(network, steps, load="shared out")
-    with pytest.raises(ValueError, match="micro_batch=7"):
-        projection(network, steps, micro_batch=7)
+    failed = steps_run(tmp_path / "failed", failed=("single",))
+    with pytest.raises(ValueError, match="no single GPU took a step of one large micro-batch"):
+        projection(links_run(tmp_path / "links"), failed)
     with pytest.raises(ValueError, match="at two sizes"):
-        projection(links_run(tmp_path / "few", sizes=(64,)), steps)
+        projection(links_run(tmp_path / "few", sizes=(64,)), steps_run(tmp_path / "steps"))
