@@ -90,8 +90,8 @@ def ring_bus_limit_gb_per_s(spec: Spec | None) -> float | None:
     return spec.pcie_gb_per_s if spec.nvlink_links == 0 else spec.nvlink_gb_per_s
 
 
-def bus_bandwidth_limit(spec: Spec | None, ranks: int, algorithm: str = "ring") -> float | None:
-    """The highest all-reduce bus bandwidth in GB/s: algorithm "ring", "in-switch" (NVLS), or "any" (the higher).
+def bus_bandwidth_limit(spec: Spec | None, ranks: int, collective: str) -> float | None:
+    """The highest bus bandwidth of a collective in GB/s: a ring's, and for "all-reduce" in-switch reduction's (NVLS).
 
     With B what one GPU sends over its links and S bytes to reduce:
 
@@ -102,16 +102,14 @@ def bus_bandwidth_limit(spec: Spec | None, ranks: int, algorithm: str = "ring") 
       2(n-1)/(n+1) B: more than B from four ranks on, 1.2 B there and 1.56 B at eight.
 
     The factor 2(n-1)/n is from nccl-tests, doc/PERFORMANCE.md; the (n+1) sends a GPU, from NVIDIA's NVSwitch talk at
-    Hot Chips 34. Only all-reduce gains: for the other collectives take `ring_bus_limit_gb_per_s`.
+    Hot Chips 34. Other collectives gain nothing in the switch.
     """
     if ranks < 2:
-        raise ValueError(f"an all-reduce needs 2 ranks or more, not {ranks}")
-    shares = {"ring": 1.0, "in-switch": 2 * (ranks - 1) / (ranks + 1)}
-    shares["any"] = max(shares.values())
-    if algorithm not in shares:
-        raise ValueError(f"algorithm {algorithm!r} is none of {', '.join(shares)}")
+        raise ValueError(f"a collective needs 2 ranks or more, not {ranks}")
     link = ring_bus_limit_gb_per_s(spec)
-    return None if link is None else link * shares[algorithm]
+    if link is None or collective != "all-reduce":
+        return link
+    return link * max(1.0, 2 * (ranks - 1) / (ranks + 1))
 
 
 def against_limit(

@@ -31,10 +31,7 @@ def links(run: Run) -> pd.DataFrame:
     rows = list(table.itertuples())
     table["link_bytes"] = [through_a_link([Sent(row.collective, 1, row.whole_bytes)], row.ranks) for row in rows]
     table["bus_gb_per_s"] = table["link_bytes"] / table["median_us"] * 1e6 / GB
-    table["limit"] = [
-        limits.bus_bandwidth_limit(run.datasheet, row.ranks, "any" if row.collective == "all-reduce" else "ring")
-        for row in rows
-    ]
+    table["limit"] = [limits.bus_bandwidth_limit(run.datasheet, row.ranks, row.collective) for row in rows]
     return of_run(limits.against_limit(table, "bus_gb_per_s", "limit"), run)
 
 

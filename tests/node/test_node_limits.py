@@ -64,20 +64,17 @@ def test_ring_limit_is_the_nvlinks_or_else_pcie():
     assert ring_bus_limit_gb_per_s(None) is None
 
 
-@pytest.mark.parametrize(("ranks", "factor"), [(2, 2 / 3), (3, 1.0), (4, 1.2), (8, 14 / 9)])
+@pytest.mark.parametrize(("ranks", "factor"), [(2, 1.0), (3, 1.0), (4, 1.2), (8, 14 / 9)])
 def test_in_switch_reduction_may_beat_the_ring_from_four_ranks_on(ranks, factor):
-    ring = bus_bandwidth_limit(H200, ranks)
-    assert ring == ring_bus_limit_gb_per_s(H200)
-    assert bus_bandwidth_limit(H200, ranks, "in-switch") == pytest.approx(factor * ring)
-    assert bus_bandwidth_limit(H200, ranks, "any") == pytest.approx(max(factor, 1) * ring)
+    ring = ring_bus_limit_gb_per_s(H200)
+    assert bus_bandwidth_limit(H200, ranks, "all-reduce") == pytest.approx(factor * ring)
+    assert bus_bandwidth_limit(H200, ranks, "all-gather") == ring
 
 
-def test_bus_limits_refuse_what_they_do_not_know():
-    assert bus_bandwidth_limit(None, 8) is None
-    with pytest.raises(ValueError, match="'tree' is none of ring, in-switch, any"):
-        bus_bandwidth_limit(H200, 8, "tree")
+def test_bus_limits_need_a_datasheet_and_two_ranks():
+    assert bus_bandwidth_limit(None, 8, "all-reduce") is None
     with pytest.raises(ValueError, match="2 ranks or more, not 1"):
-        bus_bandwidth_limit(H200, 1)
+        bus_bandwidth_limit(H200, 1, "all-reduce")
 
 
 NAN, INF = math.nan, math.inf

@@ -132,7 +132,7 @@ def published_fits(times: pd.DataFrame) -> pd.DataFrame:
 def _limit(gpu: limits.Spec | None, row) -> float | None:
     if row.backend != "nccl":
         return None
-    return limits.bus_bandwidth_limit(gpu, row.ranks, "any" if row.collective == "all-reduce" else "ring")
+    return limits.bus_bandwidth_limit(gpu, row.ranks, row.collective)
 
 
 LATE = 0.1  # of what the clock showed, or claimed: more is a fault

@@ -126,7 +126,7 @@ def sending(run: Run) -> pd.DataFrame:
     table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
     whole = sum(messages(plan.model, "flat"))
     link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
-    rate = limits.bus_bandwidth_limit(run.datasheet, run.plan.gpus, "any")
+    rate = limits.bus_bandwidth_limit(run.datasheet, run.plan.gpus, "all-reduce")
     table["link_mib"] = link / MIB
     table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
     table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
@@ -289,7 +289,7 @@ def overhead(run: Run) -> pd.DataFrame:
 def _link_limit_gb_per_s(run: Run) -> float:
     """Return the most bytes per second that an all-reduce can average; NaN where no limit is known."""
     ranks = run.plan.gpus
-    bus = limits.bus_bandwidth_limit(run.datasheet, ranks, "any") if ranks > 1 else None
+    bus = limits.bus_bandwidth_limit(run.datasheet, ranks, "all-reduce") if ranks > 1 else None
     return math.nan if bus is None else bus * ranks / (2 * (ranks - 1))
 
 
