@@ -17,7 +17,7 @@ STYLE = """
 table.card td, table.card th { padding: 7px 12px 7px 0; }
 table.card td.figure { width: 34%; } table.card td.bar { width: 32%; } table.card td.value { white-space: nowrap; }
 table.card tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
-.soft { color: var(--soft); } .small { display: block; color: var(--soft); font-size: 12.5px; }
+.small { display: block; color: var(--soft); font-size: 12.5px; }
 .track { position: relative; height: 16px; margin: 3px 6px 3px 0; background: var(--tint); border-radius: 2px; }
 .track.limited { border-right: 2px solid var(--text); }
 .fill { position: absolute; left: 0; top: 0; bottom: 0; background: var(--bar); border-radius: 2px 0 0 2px; }
@@ -30,7 +30,6 @@ ul.key { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 24px; paddin
   font-size: 13px; }
 ul.key .sample { position: relative; display: inline-block; width: 34px; height: 12px; margin: 0 8px -1px 0; }
 details { margin: 16px 0; color: var(--soft); } details li { font-size: 13px; }
-p.problem { border-left: 3px solid var(--held); padding: 6px 12px; background: var(--tint); }
 @media (max-width: 900px) {
   table.card thead { display: none; } table.card tr { display: grid; grid-template-columns: 1fr auto; gap: 2px 16px;
     padding: 8px 0; border-bottom: 1px solid var(--line); }

@@ -30,8 +30,6 @@ STYLE = """
 .trends figure { margin: 0; } .trends figcaption { font-weight: 600; font-size: 14px; }
 .trends figcaption span { display: block; color: var(--soft); font-weight: 400; font-size: 12.5px; }
 .trends svg { width: 100%; height: auto; }
-.soft { color: var(--soft); }
-p.problem { border-left: 3px solid var(--held); padding: 6px 12px; background: var(--tint); }
 """
 # The report's light colours; on the page, the name stands for each, which has another colour in the dark.
 INKS = dict(re.findall(r"--(\w+): (#\w+)", COLOURS.partition("@media")[0]))

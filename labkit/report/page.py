@@ -29,6 +29,8 @@ td { padding: 12px 12px 12px 0; border-bottom: 1px solid var(--line); vertical-a
 .result { width: 110px; padding-left: 24px; white-space: nowrap; }
 td.result { font-weight: 600; }
 .ok { color: var(--ok); } .failed { color: var(--bad); } .interrupted { color: var(--held); }
+.soft { color: var(--soft); }
+p.problem { border-left: 3px solid var(--held); padding: 6px 12px; background: var(--tint); }
 a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
 .name { display: block; color: var(--soft); font-size: 13px; }
 .why { margin: 8px 0 0; padding: 8px 12px; border-left: 3px solid var(--bad); background: var(--tint);
