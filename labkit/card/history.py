@@ -30,7 +30,7 @@ class History:
         )
 
 
-def history(report: Path, now: datetime | None = None) -> History:
+def history(report: Path) -> History:
     """Return the cards of the kept reports and of the present one; a damaged card is a sentence."""
     cards, problems = [], []
     for folder in all_reports(report):
@@ -41,13 +41,13 @@ def history(report: Path, now: datetime | None = None) -> History:
         except CardError as error:
             problems.append(str(error))
     cards.sort(key=lambda pair: pair[1].date)
-    problems += [_future_date_warning(path, card) for path, card in cards if _is_later(card, now or datetime.now())]
+    problems += [_future_date_warning(path, card) for path, card in cards if _is_in_the_future(card)]
     return History(tuple(cards), tuple(problems))
 
 
-def _is_later(card: Card, now: datetime) -> bool:
+def _is_in_the_future(card: Card) -> bool:
     try:
-        return datetime.fromisoformat(card.date) > now + _SLACK
+        return datetime.fromisoformat(card.date) > datetime.now() + _SLACK
     except (ValueError, TypeError):
         return False
 

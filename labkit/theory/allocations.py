@@ -13,6 +13,8 @@ from labkit.theory.sizes import MIB
 
 _KEPT = {"forward": "activations", "backward": "gradients", "optimizer": "optimizer"}
 KINDS = ("base", *_KEPT.values(), "temporary")
+BINS = 300  # of a timeline
+LISTED, LARGEST = 200, 12  # rows of segments, and of the largest allocations
 _RESERVE = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
 _Change = tuple[float, str, float]  # when (µs), of which kind or "reserved", by how many MiB
@@ -55,9 +57,8 @@ def timeline(
     phases: Sequence[tuple[str, float, float]],
     base_mib: float,
     reserved_mib: float = 0.0,
-    bins: int = 300,
 ) -> list[dict[str, Any]]:
-    """Return at most `bins` moments, in order, each the one of its bin at which most memory was in use.
+    """Return BINS moments, in order, each the one of its bin at which most memory was in use.
 
     `phases` are (name, start_us, end_us) in order; base and reserved are what was in use and reserved before the first.
     Rows: t_ms since the first phase's start, base_mib and what KINDS says, allocated_mib (their sum), reserved_mib,
@@ -73,10 +74,10 @@ def timeline(
         return {"t_ms": (when - first) / 1e3, **levels, "phase": names[bisect_right(starts, when) - 1]}
 
     rows, waiting = [], _changes(events, phases)[::-1]
-    for place in range(bins):
-        start, end = (first + (last - first) * edge / bins for edge in (place, place + 1))
+    for place in range(BINS):
+        start, end = (first + (last - first) * edge / BINS for edge in (place, place + 1))
         best = moment(start)
-        while waiting and (waiting[-1][0] < end or place == bins - 1):
+        while waiting and (waiting[-1][0] < end or place == BINS - 1):
             when, kind, mib = waiting.pop()
             now[kind] += mib
             if sum(now[kind] for kind in KINDS) > best["allocated_mib"]:
@@ -85,18 +86,18 @@ def timeline(
     return rows
 
 
-def fragments(segments: Iterable[dict], most: int = 200) -> list[dict[str, float]]:
+def fragments(segments: Iterable[dict]) -> list[dict[str, float]]:
     """Return the allocator's segments, largest first: segment_mib, allocated_mib, largest_free_mib, segments (1).
 
-    Where there are more than `most`, a last row sums the smallest (largest_free_mib: the largest of theirs) and says in
+    Where there are more than LISTED, a last row sums the smallest (largest_free_mib: the largest of theirs) and says in
     `segments` how many they are.
     """
     rows = sorted(map(_fragment, segments), key=lambda row: (-row["segment_mib"], -row["allocated_mib"]))
-    rest = rows[most:]
+    rest = rows[LISTED:]
     if not rest:
         return rows
     summed = {name: sum(row[name] for row in rest) for name in rest[0]}
-    return [*rows[:most], summed | {"largest_free_mib": max(row["largest_free_mib"] for row in rest)}]
+    return [*rows[:LISTED], summed | {"largest_free_mib": max(row["largest_free_mib"] for row in rest)}]
 
 
 def _fragment(segment: dict) -> dict[str, float]:
@@ -109,8 +110,8 @@ def _fragment(segment: dict) -> dict[str, float]:
     }
 
 
-def largest(events: Iterable[dict], phases: Sequence[tuple[str, float, float]], most: int = 12) -> list[dict[str, Any]]:
-    """Return the largest kinds of allocation: size_mib, count, phase, line and source (its text), largest first.
+def largest(events: Iterable[dict], phases: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
+    """Return the largest kinds of allocation, at most LARGEST: size_mib, count, phase, line and source (its text).
 
     Allocations of one size, in one phase, by one line of the workbook are one row. The line is the innermost one of
     the workbook's own code among an event's `frames`; in backward, that is the call of backward.
@@ -121,7 +122,7 @@ def largest(events: Iterable[dict], phases: Sequence[tuple[str, float, float]], 
         phase = bisect_right(starts, event["time_us"]) - 1
         if event["action"] == "alloc" and phase >= 0:
             counts[event["size"], phases[phase][0], *_own_line(event.get("frames", ()))] += 1
-    ordered = sorted(counts.items(), key=lambda item: (-item[0][0], -item[1], item[0][1:]))[:most]
+    ordered = sorted(counts.items(), key=lambda item: (-item[0][0], -item[1], item[0][1:]))[:LARGEST]
     return [
         {"size_mib": size / MIB, "count": count, "phase": phase, "line": line, "source": source}
         for (size, phase, line, source), count in ordered

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import datetime
 
 import pytest
 from made import copies_run, hello_run
@@ -155,9 +154,12 @@ def test_a_damaged_card_and_one_from_the_future_cost_no_other(report):
     damaged = report.parent / "reports" / "20261119-100000"
     damaged.mkdir()
     (damaged / "card.json").write_text("{")
-    known = history(report, now=datetime(2026, 11, 21, 12))
-    assert len(known.cards) == 3 and len(known.problems) == 2
-    assert "20261119-100000" in known.problems[0] and "clock" in known.problems[1]
+    later = report.parent / "reports" / "29991231-100000"
+    later.mkdir()
+    write_card(card(reading(), date="2999-12-31T10:00:00"), later)
+    known = history(report)
+    assert len(known.cards) == 4
+    assert "20261119-100000" in known.problems[0] and "2999-12-31" in known.problems[-1]
 
 
 def test_a_trend_has_each_run_once_in_the_order_of_dates(report):
