@@ -72,7 +72,7 @@ data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 1
 	@$(PY) -m labkit.tools.images $(ARGS)
 
 scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
-	@$(PY) -m labkit.tools.scorecard $(ARGS)
+	@$(PY) -m labkit.tools.scorecard
 
 bench: $(READY)  ## measure this machine's own targets
 	@$(PY) -m labkit.tools.bench $(ARGS)

@@ -1,9 +1,11 @@
 """The runs that are recorded on four GPUs: whole, of their plans, and with a verdict for every target of four GPUs."""
 
+import pandas as pd
 import pytest
 
 from labkit.engine.recordings import Recordings, replay
-from labkit.tables.goals import OPEN
+from labkit.repository import RECORDED
+from labkit.tables.goals import OPEN, scorecard_of
 from labkit.tables.measures import measures_of
 from labkit.tools.scorecard import scorecard
 from lessons import collectives, ddp_from_scratch, ddp_fsdp, optimizer_sharding, sharding
@@ -13,7 +15,7 @@ LABS = (collectives, ddp_fsdp, ddp_from_scratch, optimizer_sharding, sharding)
 
 def cards(lab):
     """Return the verdicts of all recorded runs of a lab, as text, by target."""
-    table = scorecard([replay(path) for path in lab.RECORDED.all()])
+    table = pd.concat(scorecard_of(replay(path)) for path in lab.RECORDED.all())
     assert not table["target"].duplicated().any(), "one target, one figure"
     return table.set_index("target")["met"].map(str)
 
@@ -40,6 +42,8 @@ def test_a_lesson_reads_the_count_of_its_reports_unless_the_lab_says_why_not():
 
 def test_no_target_of_four_gpus_is_without_a_run():
     table = scorecard()
+    assert list(table.columns) == ["lab", "target", "measured", "goal", "unit", "met", "machine", "run", "reason"]
+    assert table.loc[table["measured"].notna(), "run"].map(lambda name: (RECORDED / name / "plan.json").exists()).all()
     listed = set(table.loc[table["lab"] == "broadcast", "target"])
     assert listed == {measure.name for measure in measures_of("broadcast") if measure.comparison}
     four = table[table["target"].str.contains("4 GPUs")]
