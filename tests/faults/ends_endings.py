@@ -93,7 +93,7 @@ def signals_to_the_agent_change_nothing(tmp_path):
 
 
 def run_that_raises(tmp_path):
-    """As test_a_orphans.test_grandchildren_of_a_run_that_fails, in a kernel that may import a copy of labkit."""
+    """As test_orphans.test_grandchildren_of_a_run_that_fails, in a kernel that may import a copy of labkit."""
     with Kernel(tmp_path, "family", "raise") as kernel:
         assert kernel.tells()["error"] == "WorkerRaised"
         family_left(kernel.run(rows=15))

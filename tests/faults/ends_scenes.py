@@ -21,7 +21,7 @@ from labkit.engine.processes import is_alive, is_caretaker
 from labkit.engine.run import Run
 from labkit.repository import REPOSITORY
 
-PATIENCE_S = 30.0  # for processes to end; test_a_guards_matter.py, where they do not, waits less
+PATIENCE_S = 30.0  # for processes to end; test_guards_matter.py, where they do not, waits less
 
 
 def soon(found: Callable, seconds: float = 0.0):
