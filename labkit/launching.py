@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
-from typing import Any
 
 from labkit.engine.errors import PlanError
-from labkit.engine.launch_settings import cluster_or_namespaces, limit_from_environment, nodes_wanted
+from labkit.engine.launch_settings import Limits, cluster_or_namespaces, nodes_wanted
 from labkit.engine.launches import launch_here
 from labkit.engine.plan import Plan
 from labkit.engine.recordings import replay
@@ -48,15 +46,14 @@ def launch(
     had, and JobEnded. When it returns or raises, no process of the run is
     left, and its GPUs are free. Raises PlanError where `patience_s` or `limit_s` is no number of seconds.
     """
-    _require_seconds(patience_s=patience_s, limit_s=limit_s)
-    limits = {"patience_s": patience_s, "limit_s": _within_the_course(limit_s), "progress": progress}
+    limits = Limits(patience_s, limit_s).within_the_course()
     if (count := nodes_wanted(nodes)) is None:
-        return launch_here(plan, **limits, debug=debug)
+        return launch_here(plan, limits, progress=progress, debug=debug)
     if debug:
         raise PlanError("debug=True measures in this process alone: leave `nodes` and LABKIT_NODES out")
     from labkit.cluster.launch import launch_on_nodes  # a launch on one node needs nothing of a cluster
 
-    return launch_on_nodes(plan, count, **limits)
+    return launch_on_nodes(plan, count, limits, progress=progress)
 
 
 def launch_or_replay(plan: Plan, recorded: str) -> Run:
@@ -71,9 +68,8 @@ def launch_or_replay(plan: Plan, recorded: str) -> Run:
     if why := why_replayed():
         warnings.warn(f"{plan.lab} · {plan.name}: {why}. The recorded run stands in: {recorded}", stacklevel=2)
         return replay(recorded)
-    limit_s = _within_the_course(LIMIT_S)
-    limits = {"patience_s": PATIENCE_S, "limit_s": limit_s, "progress": True}
-    return launch_on_nodes(plan, nodes_wanted() or 2, **limits, cluster=cluster_or_namespaces())
+    limits = Limits(PATIENCE_S, LIMIT_S).within_the_course()
+    return launch_on_nodes(plan, nodes_wanted() or 2, limits, progress=True, cluster=cluster_or_namespaces())
 
 
 def why_replayed() -> str:
@@ -81,15 +77,3 @@ def why_replayed() -> str:
     from labkit.cluster import namespaces
 
     return namespaces.why_not() if cluster_or_namespaces() == "namespaces" else ""
-
-
-def _within_the_course(limit_s: float) -> float:
-    """Return the limit of a run, at most LABKIT_MAX_MINUTES where a course sets them."""
-    minutes = limit_from_environment("LABKIT_MAX_MINUTES")
-    return limit_s if minutes is None else min(limit_s, 60.0 * minutes)
-
-
-def _require_seconds(**limits: Any) -> None:
-    for name, seconds in limits.items():
-        if isinstance(seconds, bool) or not (issubclass(type(seconds), Real) and seconds >= 0):  # NaN is not, either
-            raise PlanError(f"{name}={seconds!r}: give a number of seconds, such as 60")

@@ -20,7 +20,7 @@ from labkit.cluster.watch import RemoteWatch
 from labkit.engine.errors import ClusterError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import read_lines
-from labkit.engine.launch_settings import Settings
+from labkit.engine.launch_settings import Limits, Settings
 from labkit.engine.launches import Launches, ResourceUsage, omp_num_threads
 from labkit.engine.messages import Request
 from labkit.engine.plan import Plan
@@ -31,7 +31,7 @@ from labkit.engine.session import Session
 from labkit.repository import REPOSITORY
 
 
-def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float, progress: bool) -> Run:
+def launch_by_hand(plan: Plan, nodes: int, limits: Limits, *, progress: bool) -> Run:
     """Print one line for each machine, the first of which is this one, and follow the run until its end.
 
     Raises what `launch` raises. Where a worker is killed, the error is that of a rank that waited for it: torchrun's
@@ -43,8 +43,7 @@ def launch_by_hand(plan: Plan, nodes: int, *, patience_s: float, limit_s: float,
     bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts:
         try:
-            launches = HandLaunches(run, settings, bars, patience_s=patience_s, limit_s=limit_s)
-            launches.run_all(interrupts)
+            HandLaunches(run, settings, bars, limits).run_all(interrupts)
         finally:
             with interrupts.later():
                 bars.close()
@@ -110,7 +109,7 @@ class HandWatch(RemoteWatch):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        self.start_seconds = self.limit_s  # until somebody has pasted the lines
+        self.start_seconds = self.limits.limit_s  # until somebody has pasted the lines
 
     def _launch_ended(self) -> bool:
         return self._finished()
@@ -128,8 +127,8 @@ class HandLaunches(Launches):
 
     follower = HandWatch
 
-    def __init__(self, run: Run, settings: Settings, bars: ProgressBars, *, patience_s: float, limit_s: float):
-        super().__init__(run, HandUsage(run), bars, patience_s=patience_s, limit_s=limit_s)
+    def __init__(self, run: Run, settings: Settings, bars: ProgressBars, limits: Limits):
+        super().__init__(run, HandUsage(run), bars, limits)
         self.settings = settings
 
     @contextmanager

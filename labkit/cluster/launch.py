@@ -13,7 +13,7 @@ from labkit.cluster.session_cache import nodes_session
 from labkit.cluster.watch import NodesWatch
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.launch_settings import Settings, cluster_name
+from labkit.engine.launch_settings import Limits, Settings, cluster_name
 from labkit.engine.launches import Launches, ResourceUsage, launch_here
 from labkit.engine.plan import Plan
 from labkit.engine.progress import ProgressBars
@@ -21,9 +21,7 @@ from labkit.engine.run import Run
 from labkit.node import Node
 
 
-def launch_on_nodes(
-    plan: Plan, nodes: int, *, patience_s: float, limit_s: float, progress: bool, cluster: str = ""
-) -> Run:
+def launch_on_nodes(plan: Plan, nodes: int, limits: Limits, *, progress: bool, cluster: str = "") -> Run:
     """Run the plan on so many nodes, with the plan's workers on each of them, and return the Run with every row.
 
     `cluster` is a value of LABKIT_CLUSTER; empty takes the environment's. Raises what `launch` raises, ClusterError
@@ -39,21 +37,20 @@ def launch_on_nodes(
         nodes = 1
     if kind == "slurm" and (cluster == "hand" or not slurm.is_available()):
         if nodes == 1:  # this machine, where nothing needs to be pasted
-            return launch_here(plan, patience_s=patience_s, limit_s=limit_s, progress=progress)
-        return launch_by_hand(plan, nodes, patience_s=patience_s, limit_s=limit_s, progress=progress)
+            return launch_here(plan, limits, progress=progress)
+        return launch_by_hand(plan, nodes, limits, progress=progress)
     settings = Settings() if kind == "namespaces" else Settings.read()
     plan = plan.with_gpus(plan.gpus * nodes)
     bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
-            waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limit_s, kind)
+            waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limits.limit_s, kind)
             session = _wait_for_session(waiting_session, stack, interrupts, bars)
             _require_gpus(plan, session)
             for sentence in node_differences(session.nodes, session.hosts):
                 notice(sentence, stacklevel=3)
             run = Run.create(plan, *session.nodes, networks=session.networks, hosts=session.hosts)
-            launches = NodesLaunches(run, session, bars, patience_s=patience_s, limit_s=limit_s)
-            launches.run_all(interrupts)
+            NodesLaunches(run, session, bars, limits).run_all(interrupts)
         finally:
             with interrupts.later():
                 bars.close()
@@ -107,8 +104,8 @@ class NodesLaunches(Launches):
 
     follower = NodesWatch
 
-    def __init__(self, run: Run, stations: NodesSession, bars: ProgressBars, *, patience_s: float, limit_s: float):
-        super().__init__(run, NodesUsage(run, stations), bars, patience_s=patience_s, limit_s=limit_s)
+    def __init__(self, run: Run, stations: NodesSession, bars: ProgressBars, limits: Limits):
+        super().__init__(run, NodesUsage(run, stations), bars, limits)
         self.stations = stations  # lent for the whole run
 
     @contextmanager

@@ -6,7 +6,8 @@ import dataclasses
 import difflib
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,27 @@ FILE = "cluster.toml"
 # Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste;
 # two network namespaces of this machine, whose processes stand in for GPUs.
 CLUSTERS = ("slurm", "submit", "hand", "namespaces")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a launch may take: without any sign from any rank once they are ready, and in all.
+
+    Raises PlanError where one of them is no number of seconds.
+    """
+
+    patience_s: float
+    limit_s: float
+
+    def __post_init__(self) -> None:
+        for name, seconds in vars(self).items():
+            if isinstance(seconds, bool) or not (issubclass(type(seconds), Real) and seconds >= 0):  # NaN is not, either
+                raise PlanError(f"{name}={seconds!r}: give a number of seconds, such as 60")
+
+    def within_the_course(self) -> Self:
+        """Return them with LABKIT_MAX_MINUTES in all at most, where a course sets it."""
+        minutes = limit_from_environment("LABKIT_MAX_MINUTES")
+        return self if minutes is None else replace(self, limit_s=min(self.limit_s, 60.0 * minutes))
 
 
 def limit_from_environment(variable: str) -> int | None:

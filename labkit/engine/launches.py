@@ -23,6 +23,7 @@ from labkit.engine.errors import (
 )
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import file_bytes
+from labkit.engine.launch_settings import Limits
 from labkit.engine.messages import StartWorkers
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK_VARIABLE, members
@@ -37,21 +38,21 @@ LAUNCHED_FOR = "LABKIT_LAUNCHED_FOR"  # set for a notebook that runs unattended:
 GROWN_MIB = 100  # more memory in use after a launch than before: another program has come meanwhile
 
 
-def launch_here(plan: Plan, *, patience_s: float, limit_s: float, progress: bool, debug: bool = False) -> Run:
+def launch_here(plan: Plan, limits: Limits, *, progress: bool, debug: bool = False) -> Run:
     """Run the plan on GPUs or CPU processes of this node, as `labkit.launching.launch` says."""
     here = node.here()
     _require_gpus(plan, here)
     reservation, bars = Reservation(plan, here, first_only=debug), ProgressBars(plan, progress)
     with Interrupts() as interrupts:
         try:
-            _wait_for_gpus(reservation, interrupts, bars, limit_s)
+            _wait_for_gpus(reservation, interrupts, bars, limits.limit_s)
             run = Run.create(plan, reservation.node)
             if debug:
                 from labkit.engine.debug import measure_here
 
                 return measure_here(run)
             usage = NodeUsage(run, reservation)
-            Launches(run, usage, bars, patience_s=patience_s, limit_s=limit_s).run_all(interrupts)
+            Launches(run, usage, bars, limits).run_all(interrupts)
         finally:
             with interrupts.later():
                 reservation.release()
@@ -84,8 +85,8 @@ class Launches:
 
     follower: type[watch.Watch] = watch.Watch
 
-    def __init__(self, run: Run, usage: ResourceUsage, bars: ProgressBars, *, patience_s: float, limit_s: float):
-        self.run, self.usage, self.bars, self.patience_s, self.limit_s = run, usage, bars, patience_s, limit_s
+    def __init__(self, run: Run, usage: ResourceUsage, bars: ProgressBars, limits: Limits):
+        self.run, self.usage, self.bars, self.limits = run, usage, bars, limits
         self.live = LiveLine(run, bars.show_below)
         self.begun, self.awake = time.monotonic(), watch.AwakeClock()
         self.state, self.count, self.startup_s = "failed", 0, 0.0
@@ -133,10 +134,8 @@ class Launches:
         launched = time.monotonic()
         with self.borrow_session() as session:
             self.session = session
-            limits = {"awake": self.awake, "patience_s": self.patience_s, "limit_s": self.limit_s}
-            follower = self.follower(
-                self.run, self.count, session, self.bars.points_bar(), self.live, interrupts=interrupts, **limits
-            )
+            clocks = {"interrupts": interrupts, "awake": self.awake, "limits": self.limits}
+            follower = self.follower(self.run, self.count, session, self.bars.points_bar(), self.live, **clocks)
             try:
                 interrupts.raise_if_dropped()
                 self.start_workers(session, first_point)

@@ -12,6 +12,7 @@ from labkit.engine.diagnosis import Diagnosis
 from labkit.engine.errors import RunError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import size_bytes
+from labkit.engine.launch_settings import Limits
 from labkit.engine.messages import LaunchOutcome, StopLaunch
 from labkit.engine.processes import is_alive, is_stopped, kill, members, send_signal, terminate
 from labkit.engine.progress import LiveLine
@@ -44,7 +45,7 @@ class AwakeClock:
 class Watch:
     """Follows one launch of a run; `follow` returns the point to go on from, or raises what went wrong.
 
-    `patience_s` bounds the time without any sign (a row, an event), `limit_s` what `awake` may show: the whole run.
+    `limits` bounds the time without any sign (a row, an event), and what `awake` may show: the whole run.
     """
 
     start_seconds = START_SECONDS
@@ -59,11 +60,10 @@ class Watch:
         *,
         interrupts: Interrupts,
         awake: AwakeClock,
-        patience_s: float,
-        limit_s: float,
+        limits: Limits,
     ):
         self.run, self.launch, self.session, self.bar, self.live = run, launch, session, bar, live
-        self.interrupts, self.awake, self.patience_s, self.limit_s = interrupts, awake, patience_s, limit_s
+        self.interrupts, self.awake, self.limits = interrupts, awake, limits
         self.diagnosis = Diagnosis(run)
         self.ranks = self.diagnosis.ranks
         self.signs: list[int] = []  # what shows that a rank is at work
@@ -105,7 +105,7 @@ class Watch:
             self.live.update()
             still_s = now - last_sign
             self._check_ground(still_s)
-            patience_s = self.patience_s if self.ready() else max(self.patience_s, self.start_seconds)
+            patience_s = max(self.limits.patience_s, 0.0 if self.ready() else self.start_seconds)
             if self._finished():
                 if still_s > END_SECONDS:
                     break
@@ -113,7 +113,7 @@ class Watch:
                 if not self._has_progressed():  # it may have come since the look above
                     raise self._hung_error(f"no rank made progress for {patience_s:.0f} s")
                 last_sign = now
-            elif now > self.limit_s:
+            elif now > self.limits.limit_s:
                 raise self._hung_error("the run outlasted its time limit")
             time.sleep(POLL_SECONDS)
         return self._judge_end()
