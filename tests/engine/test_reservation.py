@@ -20,8 +20,8 @@ import pytest
 from faults_plan import Faults
 from launches import HERE, failed, soon
 
-from labkit import launching, node
-from labkit.engine import locks, reservation
+from labkit import node
+from labkit.engine import launch_settings, locks, reservation
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerHung
 from labkit.engine.plan import Plan
 from labkit.engine.reservation import Reservation
@@ -202,9 +202,8 @@ def test_a_plan_takes_no_more_gpus_than_the_course_allows(monkeypatch):
 
 
 def test_a_course_limits_the_minutes_of_a_run(monkeypatch):
-    monkeypatch.setattr(
-        launching, "limit_from_environment", lambda name: 0.02 if name == "LABKIT_MAX_MINUTES" else None
-    )
+    minutes = {"LABKIT_MAX_MINUTES": 0.02}
+    monkeypatch.setattr(launch_settings, "limit_from_environment", minutes.get)
     assert "outlasted its time limit" in failed(WorkerHung, "sleep").sentence
 
 
