@@ -33,7 +33,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, seconds in vars(self).items():
-            if isinstance(seconds, bool) or not (issubclass(type(seconds), Real) and seconds >= 0):  # NaN is not, either
+            if isinstance(seconds, bool) or not (issubclass(type(seconds), Real) and seconds >= 0):  # nor is NaN
                 raise PlanError(f"{name}={seconds!r}: give a number of seconds, such as 60")
 
     def within_the_course(self) -> Self:

@@ -122,16 +122,23 @@ def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, m
 
 
 def parts_chart(*tables: pd.DataFrame) -> Figure:
-    """What a step is made of, in ms, by batch (smallest, largest), GPUs (fewest, most) and loader; a panel per run."""
+    """What a step is made of, in percent, by batch (smallest, largest), GPUs (fewest, most), loader; a panel per run.
+
+    At a row's end: the ms of a step.
+    """
     shown = [_ends(table) for table in tables]
     figure, axes = parts.panels(len(shown), rows=max(map(len, shown)), row_height=0.32)
     for ax, table in zip(axes, shown, strict=True):
-        parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()], fontsize=8.5)
+        places = parts.rows(
+            ax, [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()], fontsize=8.5
+        )
+        for place, row in zip(places, table.itertuples(), strict=True):
+            ax.text(101, place, f"{units.number(1e3 * row.seconds / row.steps)} ms", va="center", fontsize=8)
         end: Any = 0.0
         for part, (name, color) in _PARTS.items():
-            step_ms = 1e3 * table[f"{part}_s"].clip(lower=0) / table["steps"]
-            end = parts.bars(ax, step_ms, start=end, color=color, label=name)
-        ax.set(title=f"{where(table)}: GPUs × images, loader", xlabel="ms per step")
+            share = 100 * table[f"{part}_s"].clip(lower=0) / table["seconds"]
+            end = parts.bars(ax, share, start=end, color=color, label=name)
+        ax.set(title=f"{where(table)}: GPUs × images, loader", xlabel="% of a step", xlim=(0, 122))
     canvas.shared_legend(figure, axes, columns=6)
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 
@@ -149,11 +156,11 @@ def ways_chart(*tables: pd.DataFrame) -> Figure:
     figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.62)
     for ax, table in zip(axes, tables, strict=True):
         places = parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}" for row in table.itertuples()])
-        spread = 100 * table["spread_steps_ms"] / table["step_ms"]
         for aside, (way, (name, marker, color)) in zip((-0.28, 0.0, 0.28), _WAYS.items(), strict=True):
             at = [place + aside for place in places]
             look = {"color": color, "marker": marker, "ls": "", "ms": 6, "label": name}
-            whiskers = {"xerr": spread, "capsize": 3} if way == "steps" else {}
+            spread = f"spread_{way}_ms"  # of a trace there is none: it is one step
+            whiskers = {"xerr": 100 * table[spread] / table["step_ms"], "capsize": 3} if spread in table else {}
             ax.errorbar(100 * table[f"{way}_share"], at, **look, **whiskers)
         ax.axvline(0, color=canvas.INK, lw=1)
         for line in range(1, len(table)):

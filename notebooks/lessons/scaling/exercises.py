@@ -270,8 +270,8 @@ def why_the_batch() -> HTML:
     return why(
         "With 32 images per GPU, two GPUs keep much less of their rate than with 512. Why?",
         (
-            "DDP costs each step about the same",
-            "Hooks, broadcasts and small calls do not shrink with the batch. A long step divides their time.",
+            "A short step hides little of what DDP costs",
+            "Hooks, broadcasts and waiting for the other rank do not shrink with the batch. A long step hides some.",
         ),
         (
             "A smaller batch sends more gradients",

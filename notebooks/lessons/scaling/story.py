@@ -10,7 +10,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, place_name
 from labkit.story import units
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed
 from lessons.scaling import tables
 from lessons.scaling.theory import GUESSING
@@ -74,25 +74,32 @@ def _most(table: pd.DataFrame, law: str) -> pd.DataFrame:
     return rows[rows["ranks"] > 1]
 
 
-def parts_add_up(table: pd.DataFrame) -> Markdown:
-    """Say whether the parts explain every epoch, and how much of it is waiting and exposed at most; takes `parts`."""
+def parts_add_up(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
+    """Say whether the parts explain every epoch, and how much of it is waiting and exposed at most; takes two `parts`.
+
+    Folded below: every setting of this run, and of the recorded one.
+    """
     worst = table["rest_share"].max()
     waits, exposed = (table[f"{part}_s"] / table["seconds"] for part in ("input", "exposed"))
     if worst > EXPLAINED:
         row = table.loc[table["rest_share"].idxmax()]
         return verdict(f"**{units.percent(worst)} of an epoch is not explained** ({_setting(row)}).")
-    names = {"ranks": "GPUs", "gpu_batch": "images per GPU", "loader": "loader"}
-    shown = table[[*names]].rename(columns=names)
-    steps_ms = {name: 1e3 * table[f"{name}_s"] / table["steps"] for name in tables.PARTS}
-    shown = shown.assign(**{f"{name}, ms": ms for name, ms in steps_ms.items()})
     unexplained = "less than 0.1 %" if worst < 0.001 else units.percent(worst)
     place = place_name(table).capitalize()
-    return verdict(
+    said = verdict(
         f"✔ The parts leave {unexplained} of an epoch open. **{place} waiting for images takes "
-        f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**",
-        shown,
-        summary="A step's parts in every setting",
+        f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**"
     )
+    runs = {"here": table, "recorded": recorded}
+    tables_of_steps = [folded(f"A step's parts in every setting, {name}", _steps(run)) for name, run in runs.items()]
+    return Markdown("\n\n".join([said.data, *tables_of_steps]))
+
+
+def _steps(table: pd.DataFrame) -> str:
+    names = {"ranks": "GPUs", "gpu_batch": "images per GPU", "loader": "loader"}
+    steps_ms = {name: 1e3 * table[f"{name}_s"] / table["steps"] for name in tables.PARTS}
+    shown = table[[*names]].rename(columns=names).assign(**{"step, ms": 1e3 * table["seconds"] / table["steps"]})
+    return as_table(shown.assign(**{f"{name}, ms": ms for name, ms in steps_ms.items()}))
 
 
 def _setting(row: pd.Series) -> str:

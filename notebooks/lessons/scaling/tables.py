@@ -124,7 +124,7 @@ def exchange(run: Run) -> pd.DataFrame:
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
     table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
     table["trace_ms"] = traced.reindex(table.index)
-    table["hooks_ms"] = table["waited_ms"]
+    table["hooks_ms"], table["spread_hooks_ms"] = table["waited_ms"], table["spread_waited_ms"]
     for way in WAYS:
         table[f"{way}_share"] = table[f"{way}_ms"] / table["step_ms"]
     shares = table[[f"{way}_share" for way in WAYS]]

@@ -212,10 +212,12 @@ def _change(table: pd.DataFrame, strategy: str) -> str:
 
 
 def hidden_share(table: pd.DataFrame) -> Markdown:
-    """Say how much communication is hidden by the trace, and how far three methods agree; takes `overlap`."""
+    """Say how much communication is exposed by the trace, and how far three methods agree; takes `overlap`."""
     if table.empty:
         return verdict("Nothing was communicated.")
-    shares = listed(f"{units.percent(row.trace_share)} ({STRATEGY_NAMES[row.strategy]})" for row in table.itertuples())
+    exposed = listed(
+        f"{units.number(row.trace_ms, 2)} ms ({STRATEGY_NAMES[row.strategy]})" for row in table.itertuples()
+    )
     agree = table["apart_points"].max() <= _AGREE_POINTS
     tail = "The three methods agree." if agree else "The three methods do not agree: none of them alone is the overlap."
     late = " The host is late: it starts kernels after the GPU is free." if host_bound(table) else ""
@@ -229,7 +231,7 @@ def hidden_share(table: pd.DataFrame) -> Markdown:
     }
     summary = "Three methods, and what differs from one rank alone"
     return verdict(
-        f"**Hidden, by the trace: {shares}.** {tail}{late}", _shown(table, names, "strategy"), summary=summary
+        f"**Exposed, by the trace: {exposed}.** {tail}{late}", _shown(table, names, "strategy"), summary=summary
     )
 
 
@@ -337,7 +339,8 @@ def _enough_work(runs: Mapping[str, Run]) -> str | None:
 
 
 def _exchange(runs: Mapping[str, Run]) -> str:
-    return f"DDP: {_change(tables.accumulation(runs['accumulation']), 'ddp')}"
+    table = tables.accumulation(runs["accumulation"])
+    return "; ".join(f"{STRATEGY_NAMES[name]}: {_change(table, name)}" for name in table["strategy"].unique())
 
 
 def _hidden(runs: Mapping[str, Run]) -> str | None:
@@ -357,6 +360,6 @@ _RULES = {
     "Make one GPU fast before you add another": _on_gpus("ladder", _knobs),
     "Sharding shrinks states, never activations": _saving,
     "Give a GPU enough work between two collectives": _on_gpus("strategies", _enough_work),
-    "Exchange gradients once per step": _on_gpus("accumulation", _exchange),
+    "One exchange of gradients per step sends less: measure whether it is faster": _on_gpus("accumulation", _exchange),
     "Measure overlap in more than one way": _on_gpus("profiles", _hidden),
 }

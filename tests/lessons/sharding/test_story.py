@@ -184,14 +184,14 @@ def test_one_exchange(rows, said):
 
 
 def hidden(apart, idlest=()):
-    columns = ["strategy", "trace_share", "apart_points"]
-    return table(("ddp", 0.91, apart), ("fsdp_full", 0.6, 1.0), columns=columns, idlest=list(idlest))
+    columns = ["strategy", "trace_ms", "apart_points"]
+    return table(("ddp", 1.27, apart), ("fsdp_full", 31.8, 1.0), columns=columns, idlest=list(idlest))
 
 
 @pytest.mark.parametrize(
     ("overlap", "said", "unsaid"),
     [
-        (hidden(2.5), "Hidden, by the trace: 91 % (DDP) and 60 % (FSDP full).** The three methods agree.", "late"),
+        (hidden(2.5), "Exposed, by the trace: 1.3 ms (DDP) and 32 ms (FSDP full).** The three methods agree.", "late"),
         (hidden(48.0), "The three methods do not agree", "late"),
         (hidden(2.5, [("fsdp_full", 2, 0, 83.0, 185.0)]), "The host is late", "do not"),
         (hidden(2.5).iloc[:0], "Nothing was communicated", "agree"),
