@@ -75,7 +75,7 @@ def helper_killed_while_ranks_measure(tmp_path, name):
         run = kernel.run(rows=13)
         kernel.helper(name).kill()
         told = kernel.tells()
-        assert (told["error"], told["left"], told["rows"], told["next"]) == ("LauncherLost", 0, 13, "finished")
+        assert (told["error"], told["left"], told["rows"], told["next"]) == ("LauncherLost", 0, 13, "finished"), told
         assert told["text"].startswith("the process that starts the workers is lost, and no worker had failed: ")
         soon(lambda: not kernel.family.look())
         family_left(run, FAMILY - {"nameless"})
