@@ -8,7 +8,7 @@ from lessons.beyond_the_node.plan import LocalSteps, Messages, Strategies
 from lessons.beyond_the_node.story import fewer_bytes, hierarchy_helps, hsdp_sends_less, in_one_minute, limits_at_scale
 from lessons.beyond_the_node.story import judged, lines_are_rates, link_needed, local_steps_cost, sharded_steps
 from lessons.beyond_the_node.story import which_knob, within_band
-from lessons.beyond_the_node.tables import exchanges, hop_line, levels_gain, link_traffic, local_steps, messages
+from lessons.beyond_the_node.tables import exchanges, levels_gain, link_traffic, local_steps, messages
 from lessons.beyond_the_node.tables import needed_links, projection, published_scaling, simulated_slowest, strategies
 from lessons.beyond_the_node.tables import two_levels, two_lines
 from lessons.beyond_the_node.theory import Link, stalled_share

@@ -225,18 +225,6 @@ _WEIGHT_BYTES = 2  # of bfloat16
 _CHUNK = 2**21  # draws of the simulation that are held at a time
 
 
-def hop_line(fits: pd.DataFrame, collective: str = "all-reduce") -> Link:
-    """Return the line per hop of a table of fitted lines: columns collective, ranks, alpha_us and beta_gb_per_s.
-
-    It is the line at the most ranks. Raises ValueError where the collective was not fitted.
-    """
-    rows = fits[fits["collective"] == collective]
-    if rows.empty:
-        raise ValueError(f"no line was fitted to {collective}; there are {', '.join(fits['collective'].unique())}")
-    row = rows.loc[rows["ranks"].idxmax()]
-    return per_hop(Link(row["alpha_us"] / 1e6, row["beta_gb_per_s"]), int(row["ranks"]))
-
-
 def two_levels(
     inside: Link, between: Link, nodes: Sequence[int] = (2, 64), per_node: int = 8, sizes_bytes=_SIZES_BYTES
 ) -> pd.DataFrame:
@@ -275,13 +263,19 @@ def link_traffic(
 
 
 def needed_links(
-    inside: Link, compute_s: float, gradient_bytes: float, nodes: int, per_node: int, efficiency: float = 0.9
+    inside: Link,
+    alpha_s: float,
+    compute_s: float,
+    gradient_bytes: float,
+    nodes: int,
+    per_node: int,
+    efficiency: float = 0.9,
 ) -> pd.DataFrame:
-    """Return the link that each strategy needs between nodes for an efficiency, if nothing is hidden.
+    """Return the link of this α that each strategy needs between nodes for an efficiency, if nothing is hidden.
 
     Columns: strategy, accumulation, gbit_per_s (infinite where the links inside a node alone take too long).
     """
-    levels = Levels(inside, Link(0.0, math.inf), nodes, per_node)
+    levels = Levels(inside, Link(alpha_s, math.inf), nodes, per_node)
     rows = [
         (name, count, needed_gbit_per_s(efficiency, name, levels, compute_s, gradient_bytes, count))
         for name in ("fsdp", "ddp", "hierarchical", "hsdp")

@@ -60,13 +60,9 @@ class Levels:
         return self.nodes * self.per_node
 
     def ring_pass_s(self, whole_bytes: float) -> float:
-        """Return the time of an all-gather or a reduce-scatter over all ranks: (N − 1)(α + S/(N·β)).
-
-        Between nodes α is the link's, and β that of the slower line: no ring is faster than its hops inside a node.
-        """
-        slower = min(self.inside.beta_gb_per_s, self.between.beta_gb_per_s)
-        link = Link(self.between.alpha_s, slower) if self.nodes > 1 else self.inside
-        return self._pass_s(link, whole_bytes, self.ranks)
+        """Return the time of an all-gather or a reduce-scatter over all ranks: N − 1 times the slowest hop's."""
+        lines = (self.inside, self.between) if self.nodes > 1 else (self.inside,)
+        return max(self._pass_s(link, whole_bytes, self.ranks) for link in lines)
 
     def inside_pass_s(self, whole_bytes: float) -> float:
         """Return the time of an all-gather or a reduce-scatter among the ranks of one node."""
@@ -121,7 +117,7 @@ BITS = 8
 GATHERS = 2  # of FSDP's weights per micro-batch: in forward and in backward
 SCATTERS = 1  # of its gradients per step: the micro-batches before the last add up theirs
 GLOO_SCATTERS = 2  # gloo reduces and scatters by a whole all-reduce, two passes instead of one
-_SLOW = 1e-3  # GB/s, slower than any link inside a node
+_SLOW, _FAST, _HALVINGS = 1e-6, 1e9, 100  # GB/s: slower and faster than any link, and steps from one to the other
 _ROUNDING = 1e-9  # relative, of a division that comes out even
 
 
@@ -221,9 +217,11 @@ def needed_gbit_per_s(
     allowed_s = accumulation * compute_s * (1 / efficiency - 1)
     if allowed_s <= sending_s(math.inf):
         return math.inf
-    slow_s, slower_s = sending_s(_SLOW), sending_s(_SLOW / 2)  # the link between nodes sets the pace of both
-    rest_s = 2 * slow_s - slower_s
-    return BITS * _SLOW * (slow_s - rest_s) / (allowed_s - rest_s)
+    slow, fast = _SLOW, _FAST
+    for _ in range(_HALVINGS):  # a faster link never takes longer
+        middle = math.sqrt(slow * fast)
+        slow, fast = (slow, middle) if sending_s(middle) <= allowed_s else (middle, fast)
+    return BITS * fast
 
 
 def least_accumulation(efficiency: float, compute_s: float, communication_s: float) -> int:

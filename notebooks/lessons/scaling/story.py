@@ -91,7 +91,9 @@ def parts_add_up(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**"
     )
     runs = {"here": table, "recorded": recorded}
-    tables_of_steps: list[str] = [folded(f"A step's parts in every setting, {name}", _steps(run)) for name, run in runs.items()]
+    tables_of_steps: list[str] = [
+        folded(f"A step's parts in every setting, {name}", _steps(run)) for name, run in runs.items()
+    ]
     return Markdown("\n\n".join([str(said.data), *tables_of_steps]))
 
 

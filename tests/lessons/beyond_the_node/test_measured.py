@@ -125,7 +125,7 @@ def test_which_knob(steps, folder):
     worse = made_from(
         table.assign(step_ms=table["step_ms"].where(table["bucket_mb"] != 0.1, 9 * table["step_ms"])), table
     )
-    assert lab.which_knob(worse).data.endswith("The size of buckets matters, too.")
+    assert lab.which_knob(worse).data.endswith("The size of buckets matters at every rate.")
 
 
 def test_a_readers_cpus_are_not_judged(steps):

@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 from figures import checked
 
-from labkit.engine.recordings import replay
 from labkit.provenance import of_source
 from labkit.tables.published import published
 from lessons import beyond_the_node as lab
-from lessons import sharding
 from lessons.beyond_the_node.theory import Levels, Link
 
 INSIDE, LINK = Link(3e-6, 300.0), Link(10e-6, 400.0)
@@ -30,16 +28,6 @@ def scaling():
 
 def projected(**knobs) -> pd.DataFrame:
     return lab.projection(INSIDE, LINK, 0.12, GPT2_BYTES, **{"calls": 37, "overlap": 2 / 3} | knobs)
-
-
-def test_the_line_of_a_recorded_run_is_per_hop():
-    fits = sharding.fits(replay(sharding.RECORDED["links"]))
-    row = fits[fits["collective"] == "all-reduce"].sort_values("ranks").iloc[-1]
-    line = lab.hop_line(fits)
-    assert 2 * (row["ranks"] - 1) * line.alpha_s == pytest.approx(row["alpha_us"] / 1e6)
-    assert line.beta_gb_per_s == row["beta_gb_per_s"]
-    with pytest.raises(ValueError, match="no line was fitted to gossip"):
-        lab.hop_line(fits, "gossip")
 
 
 def test_two_levels_are_both_methods_at_each_size():
@@ -78,14 +66,14 @@ def test_traffic_of_a_step():
 
 
 def test_the_link_that_is_needed():
-    table = lab.needed_links(INSIDE, 0.12, GPT2_BYTES, 2, 8)
+    table = lab.needed_links(INSIDE, 0.0, 0.12, GPT2_BYTES, 2, 8)
     said = lab.link_needed(table).data
     assert "DDP, two levels with 4 micro-batches needs the least: 280 Gbit/s" in said
     assert "FSDP over all GPUs and HSDP can need more" in said, "the ring's slowest hop may be inside a node"
     assert "Two levels can need more than a flat ring, too" in said
     needed = table.set_index(["strategy", "accumulation"])["gbit_per_s"]
     assert needed["ddp", 4] == pytest.approx(436, rel=1e-2)
-    fast = lab.needed_links(Link(0.0, 1e6), 0.12, GPT2_BYTES, 2, 8)
+    fast = lab.needed_links(Link(0.0, 1e6), 0.0, 0.12, GPT2_BYTES, 2, 8)
     assert "can need more" not in lab.link_needed(fast).data
     hsdp = fast[fast["strategy"] == "hsdp"]["gbit_per_s"].tolist()
     assert hsdp == pytest.approx([930, 232.5], rel=1e-3), "between nodes alone"
