@@ -3,10 +3,11 @@
 from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micro_batch_curve, timelines_chart
 from lessons.pipeline.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.pipeline.exercises import why_streams_gain
-from lessons.pipeline.explorer import explore
+from lessons.pipeline.explorer import explore, slider_answers
 from lessons.pipeline.plan import AsReported, Gpus, MicroBatches, Schedules, Splits, Trial
 from lessons.pipeline.story import best_counts, bubbles_met, first_entries, in_one_minute, memory_falls
-from lessons.pipeline.story import receives_matter, reports_model, same_result, splits_cost, streams_gain
+from lessons.pipeline.story import receives_matter, reports_model, same_result, schedules_memory, splits_cost
+from lessons.pipeline.story import streams_gain
 from lessons.pipeline.tables.timeline import split_forecast
 from lessons.pipeline.tables.throughput import as_reported, equality, memory, speedups, symptoms, throughput
 from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictions, queues

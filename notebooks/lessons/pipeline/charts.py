@@ -11,9 +11,12 @@ from labkit.charts.ink import ink_on
 from labkit.charts.parts import own_scales, panels, rows, swatches, workers
 from labkit.provenance import fact, fact_or, run_name, sources
 from labkit.story import units
+from labkit.story.words import listed
 from lessons.pipeline.theory.schedules import SCHEDULE_NAMES, layers_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -79,7 +82,20 @@ def timelines_chart(*tables: pd.DataFrame) -> Figure:
             ax.tick_params(axis="x", labelbottom=False)
     swatches(axes[0, 0], words_used(*tables))
     canvas.legend_above(axes[0, 0], columns=7)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, _drawn_of_logged(tables) + sources(*tables))
+
+
+def _drawn_of_logged(tables: Sequence[pd.DataFrame]) -> str:
+    """Return which step a measured timeline shows where several were logged."""
+    counts = {fact(table, "logged") for table in tables if fact_or(table, "way", None) == "measured"}
+    return f"measured: the last of {max(counts)} logged steps · " if max(counts, default=1) > 1 else ""
+
+
+def kept_micro_batches(table: pd.DataFrame) -> str:
+    """Return how many micro-batches the ranks of an `ideal` keep at most: one number if it is the same for all."""
+    kept = list(dict.fromkeys(f"{share:.2g}" for share in fact(table, "in_flight")))
+    counts = listed(kept if len(kept) == 1 else [f"{share:.2g}" for share in fact(table, "in_flight")])
+    return f"{'each rank keeps' if len(kept) == 1 else 'ranks keep'} {counts} micro-batches"
 
 
 def _timeline_title(table: pd.DataFrame) -> str:
@@ -87,7 +103,7 @@ def _timeline_title(table: pd.DataFrame) -> str:
     schedule, bubble = NAMES[fact(table, "schedule")], f"bubble {units.percent(fact(table, 'bubble'))}"
     way = fact_or(table, "way", None)
     if way is None:
-        return f"{schedule}: {bubble}, rank 0 keeps {fact(table, 'in_flight'):.3g} micro-batches"
+        return f"{schedule}: {bubble}, {kept_micro_batches(table)}"
     lasts = f"{units.seconds(fact(table, 'length_ms') / 1e3)}, {bubble}"
     if way != "measured":
         return f"Simulated, {way}: {lasts}"

@@ -63,10 +63,30 @@ def memory_falls(recorded: pd.DataFrame) -> Markdown:
     few, many = peaks.index.min(), peaks.index.max()
     if not peaks[many] < peaks[few]:
         return verdict("**More stages did not lower the recorded peak.**")
-    return verdict(
+    layers = throughput.by_layers(recorded)
+    shown = pd.DataFrame({"rank": layers["place"], "MiB a layer": layers["mib_per_layer"]})
+    shown = shown.assign(**{"MiB whatever its layers": layers["rest_mib"]})
+    sentence = (
         f"**With {many} stages the fullest GPU needs {units.percent(peaks[many] / peaks[few])} of what it needs "
         f"with {few}** (recorded training)."
     )
+    return Markdown(f"{as_table(shown, 4)}\n\n{verdict(sentence).data}")
+
+
+def schedules_memory(recorded: pd.DataFrame) -> Markdown:
+    """Say what each schedule's fullest GPU needs beside GPipe's; takes `memory` of several schedules."""
+    peaks = recorded.pivot_table(index="schedule", columns="rank", values="peak_mib", sort=False)
+    shares = peaks.max(axis=1) / peaks.loc["gpipe"].max()
+    shown = peaks.map(lambda mib: units.count(round(mib)))
+    shown = shown.rename(index=SCHEDULE_NAMES, columns=lambda rank: f"rank {rank}, MiB").reset_index()
+    summary = "Peak by schedule and rank"
+    if not shares["1f1b"] < 1:
+        return verdict("**1F1B did not lower the recorded peak.**", shown, summary=summary)
+    others = shares.drop(["gpipe", "1f1b"])
+    needs = (
+        f"needs {units.percent(shares['1f1b'])} of GPipe's memory, under the others up to {units.percent(others.max())}"
+    )
+    return verdict(f"**Under 1F1B the fullest GPU {needs}** (recorded).", shown, summary=summary)
 
 
 def bubbles_met(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -143,11 +163,14 @@ def best_counts(here: pd.DataFrame, recorded: pd.DataFrame, *others: pd.DataFram
     runs = {"this run": here, "recorded": recorded} | {f"recorded, {t['ranks'].max()} GPUs": t for t in others}
     rows = [(name, mode, *_best(group)) for name, table in runs.items() for mode, group in table.groupby("mode")]
     shown = pd.DataFrame(rows, columns=["run", "mode", "best", "within noise", "samples/s"])
-    of = shown[shown["run"] == "recorded"].set_index("mode")["best"]
-    if not of["training"] > of["streaming"]:
+    of = shown[shown["run"] == "recorded"].set_index("mode")
+    if not of.loc["training", "best"] > of.loc["streaming", "best"]:
         return verdict("**In the recorded run training needs no more micro-batches than a stream.**", shown)
+    tied = of.loc["training", "within noise"]
+    noise = "" if tied == "none" else f" (within noise of {tied})"
     return verdict(
-        f"**Training is best with {of['training']} micro-batches, a stream with {of['streaming']}** (recorded).",
+        f"**Training is best with {of.loc['training', 'best']} micro-batches{noise}, "
+        f"a stream with {of.loc['streaming', 'best']}** (recorded).",
         shown,
         summary="The best number in every run and mode",
     )
@@ -226,7 +249,11 @@ def _formula(runs: Mapping[str, Run]) -> str:
 
 def _kept(runs: Mapping[str, Run]) -> str:
     kept = timeline.predictions(runs["schedules"]).set_index("schedule")["in_flight"]
-    return f"rank 0 keeps {kept['1f1b']:.0f} micro-batches under 1F1B, {kept['gpipe']:.0f} under GPipe"
+    counts = f"rank 0 keeps {kept['1f1b']:.0f} micro-batches under 1F1B, {kept['gpipe']:.0f} under GPipe"
+    peaks = throughput.memory(runs["schedules"]).groupby("schedule")["peak_mib"].max()
+    if peaks.empty:
+        return counts
+    return f"{counts}; the fullest GPU needs {units.percent(peaks['1f1b'] / peaks['gpipe'])} of GPipe's memory"
 
 
 def _queue(runs: Mapping[str, Run]) -> str | None:

@@ -38,12 +38,32 @@ def test_streams_gain(made, parts, unsaid):
     said(pipeline.streams_gain(made, made), parts, unsaid)
 
 
+def peaks_of(per_layer):
+    """Return peaks of 12 layers on 2, 3 and 4 ranks; a rank also holds 700 (first), 400 (inner) or 300 MiB (last)."""
+    rows = [("streaming", 4, 0, 3, 9e9)]
+    for ranks in (2, 3, 4):
+        layers = 12 // ranks
+        rest = [700.0, *[400.0] * (ranks - 2), 300.0]
+        rows += [("training", ranks, rank, layers, layers * per_layer + rest[rank]) for rank in range(ranks)]
+    return table(*rows, columns=["mode", "ranks", "rank", "rank_layers", "peak_mib"])
+
+
 def test_memory_falls():
-    columns = ["mode", "ranks", "peak_mib"]
-    less = table(("training", 2, 10240.0), ("training", 4, 5120.0), ("streaming", 4, 9e9), columns=columns)
-    said(pipeline.memory_falls(less), ("With 4 stages", "needs 50 % of", "with 2**"), "did not")
-    same = table(("training", 2, 10.0), ("training", 4, 10.0), columns=columns)
-    said(pipeline.memory_falls(same), ("did not lower",), "%")
+    parts = ("With 4 stages", "needs 55 % of", "with 2**", "first | 1 000 | 700.0", "inner | 1 000 | 400.0", "last | ")
+    said(pipeline.memory_falls(peaks_of(1000.0)), parts, "did not")
+    said(pipeline.memory_falls(peaks_of(0.0)), ("did not lower",), "%")
+
+
+def schedule_peaks(least):
+    peaks = {"gpipe": [5000.0, 4000.0], "1f1b": [least, 1000.0], "zero_bubble": [3000.0, 4500.0]}
+    rows = [(name, rank, peak) for name, ranks in peaks.items() for rank, peak in enumerate(ranks)]
+    return table(*rows, columns=["schedule", "rank", "peak_mib"])
+
+
+def test_schedules_memory():
+    parts = ("needs 60 % of GPipe's memory", "others up to 90 %", "| 1F1B | 3 000 | 1 000 |")
+    said(pipeline.schedules_memory(schedule_peaks(3000.0)), parts, "did not")
+    said(pipeline.schedules_memory(schedule_peaks(5000.0)), ("1F1B did not lower",), "needs")
 
 
 def bubbles(*measured):
@@ -104,7 +124,7 @@ def test_best_counts():
     best = "best with 16 micro-batches, a stream with 1**"
     said(pipeline.best_counts(usual, usual), (best, "training | 16 | none"), "needs no more")
     noisy = both_modes({1: 1800, 4: 1600}, {1: 150, 4: 371, 16: 372}, spread=9.0)
-    said(pipeline.best_counts(noisy, noisy), ("training | 16 | 4 | 372",), "none | 372")
+    said(pipeline.best_counts(noisy, noisy), ("16 micro-batches (within noise of 4)", "16 | 4 | 372"), "none | 372")
     fewer = both_modes({1: 1, 4: 9}, {1: 9, 4: 1})
     said(pipeline.best_counts(fewer, fewer), ("needs no more micro-batches than a stream",), "best with 4")
 

@@ -46,6 +46,25 @@ def memory(run: Run) -> pd.DataFrame:
     return of_run(table, run)
 
 
+def by_layers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what layers take of each rank's training peak, by `memory` with several numbers of ranks.
+
+    Columns: place ("first", "inner" or "last" rank), mib_per_layer (from the fewest to the most layers), and rest_mib,
+    what is left without layers.
+    """
+    rows = table[table["mode"] == "training"]
+    last = rows["rank"] == rows["ranks"] - 1
+    place = rows["rank"].eq(0).map({True: "first", False: "inner"}).mask(last, "last")
+    peaks = rows.assign(place=place).groupby(["place", "rank_layers"])["peak_mib"].max()
+    made = []
+    for name in ("first", "inner", "last"):
+        of_place = peaks[name]
+        few, many = of_place.index.min(), of_place.index.max()
+        per_layer = (of_place[many] - of_place[few]) / (many - few)
+        made.append((name, per_layer, of_place[few] - few * per_layer))
+    return made_from(pd.DataFrame(made, columns=["place", "mib_per_layer", "rest_mib"]), table)
+
+
 def as_reported(run: Run) -> pd.DataFrame:
     """Return `throughput` of each attention, dropout and mode, with mib_per_gpu: the mean of the GPUs' peaks.
 

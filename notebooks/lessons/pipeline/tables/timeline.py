@@ -136,7 +136,7 @@ def gantt(run: Run, *queues: str, **setting: Any) -> tuple[pd.DataFrame, ...]:
     """Return one traced step as measured, then as simulated with its stage times, every gap filled by a wait.
 
     It is simulated once with each of `queues`, or with that of the run. Of several settings the first one's last step.
-    Facts: ranks, setting (words), way ("measured" or the queue), bubble, length_ms, skew_us.
+    Facts: ranks, setting (words), way ("measured" or the queue), logged (how many steps), bubble, length_ms.
     """
     rows = run.spans
     for knob, value in setting.items():
@@ -149,7 +149,15 @@ def gantt(run: Run, *queues: str, **setting: Any) -> tuple[pd.DataFrame, ...]:
     ways = {"measured": steps[-1]} | {queue: simulated(knobs, times, queue, streamed) for queue in queues}
     facts = {name: knobs[name] for name in ("ranks", "schedule", "mode", "split", "micro_batches")}
     return tuple(
-        of_run(_with_waits(spans), run, **facts, way=way, bubble=bubble(spans), length_ms=step_time(spans))
+        of_run(
+            _with_waits(spans),
+            run,
+            **facts,
+            way=way,
+            logged=len(steps),
+            bubble=bubble(spans),
+            length_ms=step_time(spans),
+        )
         for way, spans in ways.items()
     )
 
@@ -232,8 +240,8 @@ def ideal(
     """Return a schedule's spans and waits in units of one rank's forward: facts bubble, in_flight, end.
 
     Backward takes `ratio` forwards, half of it for the weights; stage `slow` takes `slowdown` times as long; a transfer
-    takes `transfer`. `chunks` counts for interleaved alone, whose stages are as much smaller; in_flight (rank 0) is in
-    micro-batches of a whole rank.
+    takes `transfer`. `chunks` counts for interleaved alone, whose stages are as much smaller; in_flight (a number per
+    rank) is in micro-batches of a whole rank.
     """
     chunks = chunks if schedule == "interleaved" else 1
     stages = range(ranks * chunks)
@@ -241,7 +249,7 @@ def ideal(
     times = Times(forward, [ratio * time for time in forward], transfer=transfer)
     spans = _transfers(simulate(order_of(schedule, ranks, micro_batches, chunks), times))
     table = _with_waits(spans)
-    kept = in_flight(spans, [1 / chunks] * len(stages))[0]
+    kept = in_flight(spans, [1 / chunks] * len(stages))
     facts = {"schedule": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
     return of_source(table, "simulated", **facts)
 

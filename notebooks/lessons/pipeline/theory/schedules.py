@@ -57,16 +57,21 @@ def interleaved(ranks: int, micro_batches: int, chunks: int) -> list[list[Step]]
 
     Micro-batches go in rounds of about `ranks`: each rank takes a round through its first stage, then its second…
     """
-    rounds = max(1, micro_batches // ranks)
-    size = micro_batches // rounds
+    size = micro_batches // max(1, micro_batches // ranks)
     order = []
     for rank in range(ranks):
-        stages = [rank + ranks * chunk for chunk in range(chunks)]
-        turns = [range(first, first + size) for first in range(0, micro_batches, size)]
-        forwards = [Step("F", stage, i) for turn in turns for stage in stages for i in turn]
-        backwards = [Step("B", stage, i) for turn in turns for stage in reversed(stages) for i in turn]
+        forwards, backwards = in_chunks(rank, ranks, micro_batches, chunks, size)
         order.append(_alternate(forwards, backwards, ahead=(chunks - 1) * size + 2 * (ranks - 1 - rank)))
     return order
+
+
+def in_chunks(rank: int, ranks: int, micro_batches: int, chunks: int, size: int) -> tuple[list[Step], list[Step]]:
+    """Return a rank's forwards and its backwards, each in order: rounds of `size` micro-batches, chunk after chunk."""
+    stages = [rank + ranks * chunk for chunk in range(chunks)]
+    rounds = [range(first, first + size) for first in range(0, micro_batches, size)]
+    forwards = [Step("F", stage, i) for part in rounds for stage in stages for i in part]
+    backwards = [Step("B", stage, i) for part in rounds for stage in reversed(stages) for i in part]
+    return forwards, backwards
 
 
 def zero_bubble(ranks: int, micro_batches: int) -> list[list[Step]]:
@@ -77,12 +82,18 @@ def zero_bubble(ranks: int, micro_batches: int) -> list[list[Step]]:
     order = []
     for rank in range(ranks):
         forwards = [Step("F", rank, i) for i in range(micro_batches)]
-        inputs = [[Step("I", rank, i)] for i in range(micro_batches)]
-        for i in range(rank, micro_batches):
-            inputs[i].append(Step("W", rank, i - rank))
-        late = [Step("W", rank, i) for i in range(max(0, micro_batches - rank), micro_batches)]
-        order.append([*_alternate(forwards, inputs, ahead=ranks - 1 - rank), *late])
+        backwards, late = in_two(rank, micro_batches)
+        order.append([*_alternate(forwards, backwards, ahead=ranks - 1 - rank), *late])
     return order
+
+
+def in_two(rank: int, micro_batches: int) -> tuple[list[list[Step]], list[Step]]:
+    """Return a rank's backwards, each in two, the weight gradients `rank` steps late; and those left at the end."""
+    backwards = [[Step("I", rank, i)] for i in range(micro_batches)]
+    for i in range(rank, micro_batches):
+        backwards[i].append(Step("W", rank, i - rank))
+    late = [Step("W", rank, i) for i in range(max(0, micro_batches - rank), micro_batches)]
+    return backwards, late
 
 
 def _alternate(forwards: list[Step], backwards: list, ahead: int) -> list[Step]:
