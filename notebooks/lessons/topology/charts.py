@@ -157,7 +157,7 @@ def pairs_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
 
 
 def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
-    """Host copies: one GPU alone, each while all copy, and their sum. Takes `host_rates`."""
+    """Host copies: one GPU alone, each while all copy, and, of GPUs, their sum. Takes `host_rates`."""
     shown = _runs(here, recorded)
     bars = {
         "alone_gb_per_s": ("one alone", canvas.SERIES[2]),
@@ -168,7 +168,8 @@ def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     figure, axes = panels(len(shown), height=1.4 + 0.6 * most, width=10.5 if len(shown) > 1 else 8)
     for ax, layer in zip(axes, shown, strict=True):
         rows(ax, [f"{row.name}\n{row.memory}" for row in layer.table.itertuples(index=False)], fontsize=8.5)
-        for step, (column, (label, color)) in enumerate(bars.items()):
+        processes = fact(layer.table, "who") == "process"  # they take turns on shared cores: no sum
+        for step, (column, (label, color)) in enumerate([*bars.items()][: 2 if processes else 3]):
             places = [place + 0.27 * (step - 1) for place in range(len(layer.table))]
             drawn = ax.barh(places, layer.table[column], 0.25, color=color, label=label)
             ax.bar_label(drawn, [units.number(rate) for rate in layer.table[column]], padding=2, fontsize=8)
@@ -179,9 +180,9 @@ def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
 
 
 def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -> Figure:
-    """Each copy that nothing disturbs as a dot, by its path; a tick is the link's rate. Takes `alone` copies.
+    """Each copy that nothing disturbs as a dot, the median of its repeats, by its path; a tick is the link's rate.
 
-    `guess` is a prediction in GB/s for the recorded node, or None.
+    Takes `alone` copies; `guess` is a prediction in GB/s for the recorded node, or None.
     """
     shown = _runs(here, recorded)
     named = [_by_name(layer.table) for layer in shown]
@@ -197,7 +198,7 @@ def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -
             )
             label = {"fontsize": 8, "xytext": (-6, 0), "ha": "right"}
             beside(ax, copies["gb_per_s"].min(), place, units.number(copies["gb_per_s"].median()), **label)
-        ax.plot([], [], "o", color=layer.color, label=f"{layer.label}: a copy (number: their median)")
+        ax.plot([], [], "o", color=layer.color, label=f"{layer.label}: a copy, median of its repeats")
         if layer.recorded:
             guess_line(ax, guess)
         if layer.table["datasheet_gb_per_s"].notna().any():

@@ -41,6 +41,16 @@ def test_copy_charts(copies, name):
         assert ax.get_xlim()[0] < min(dots) and max(dots) < ax.get_xlim()[1], "a mark is out of sight"
 
 
+def test_only_gpus_have_a_sum(copies):
+    """Processes that share cores do not copy at one time, so their rates do not add up."""
+    recorded = topology.host_rates(copies["full"].copy())
+    recorded.attrs["source"] = "recorded on 4 × NVIDIA H200"
+    here, there = topology.host_chart(topology.host_rates(copies["small"]), recorded).axes
+    for ax, columns in ((here, 2), (there, 3)):
+        assert len(ax.containers) == columns
+        assert any("sum" in bars.get_label() for bars in ax.containers) == (columns == 3)
+
+
 @pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
 def test_node_map(file):
     wiring = parse_topology(file.read_text())
