@@ -75,7 +75,7 @@ def _said_of_hiding(table: pd.DataFrame, costs: pd.DataFrame) -> str:
         sentence = f"**{added}; backward hides {share} of {whose}**, with the class *{NAMES[best]}*."
         if (longer := row["backward_ms"] - rows.loc["none", "backward_ms"]) > row["spread_longer_ms"]:
             grown = units.number(longer, 2)
-            sentence += f" Backward takes {grown} ms longer while it sends: the first chart leaves this out."
+            sentence += f" Backward takes {grown} ms longer while it sends; the formula counts only its calls."
         others = [f"*{NAMES[name]}*" for name, after in pairs if name != best and not _gains(rows, name, after)]
         return f"{sentence} {listed(others)} hides nothing beyond noise." if others else sentence
     sentence = f"{added}. **Backward hides nothing beyond noise.**"
@@ -138,6 +138,11 @@ def _said_of_sizes(table: pd.DataFrame, fit: pd.DataFrame) -> str:
     if rows.empty or fit.empty:
         return "too few bucket sizes were measured."
     line, span = fit.iloc[0], _span(fit)
+    if len(rows) > 1 and (line["tied_from_mib"], line["tied_to_mib"]) == (
+        rows["mean_mib"].min(),
+        rows["mean_mib"].max(),
+    ):
+        return f"**no size from {span} is fastest beyond noise**: this sweep does not test the formula."
     fastest = f"**fastest within noise: {span}**"
     if line["limit_gb_per_s"] < line["gb_per_s"] < math.inf:
         limit = units.number(line["limit_gb_per_s"], 3)

@@ -74,7 +74,7 @@ def test_what_is_sent_early(tmp_path):
     ("made", "part"),
     [
         ({}, "fastest within noise: 115 MiB**. The formula's best, 121, is among them."),
-        ({"line": Overhead(0.096, 2e-7, 1e14)}, "23 to 3 811 MiB**"),
+        ({"line": Overhead(0.096, 2e-7, 1e14)}, "no size from 23 to 3 811 MiB is fastest beyond noise**"),
         ({"line": Overhead(0.096, 2e-5, float("inf"))}, "to 3 811 MiB**. The formula finds no best size"),
         ({"line": Overhead(0.096, 0.0, 2e11)}, "finds no best size"),
         ({"line": Overhead(0.096, 1e-4, 1.4e12)}, "no best size: its w is above the links' 478 GB/s"),
