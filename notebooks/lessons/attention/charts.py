@@ -103,7 +103,7 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
 
 
 def race_chart(*tables: pd.DataFrame) -> Figure:
-    """Rate of forward and backward by sequence length, a panel per head dimension; dashed: the captured clock.
+    """Rate of causal forward + backward by sequence length, a panel per head dimension; dashed: the captured clock.
 
     All are credited with the same operations, so twice the rate is half the time. ✕ at the bottom: out of memory.
     """
@@ -120,14 +120,14 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
                 ax.plot(line["sequence"], scale * line["tflops"], **drawn)
             _out_of_memory(ax, group["sequence"][group["status"] != "ok"], 0.04)
             if "captured" in set(group["clock"]):
-                ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock")
-            _dress(ax, table, f"d = {head_dim}, {precision}")
-        axes[0].set(ylabel=unit, ylim=(0, None))
+                ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock, warm cache")
+            _dress(ax, table, f"d = {head_dim}, {precision}, causal")
+        axes[0].set(ylabel=f"{unit}, forward + backward", ylim=(0, None))
     return _closed(figure, pairs)
 
 
 def sweep_chart(*tables: pd.DataFrame) -> Figure:
-    """Forward and backward in ms by sequence length: ours and plain, at the least and the largest head dimension.
+    """Causal forward + backward in ms by sequence length: ours and plain, at the least and the largest head dimension.
 
     What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
     """
@@ -145,9 +145,10 @@ def sweep_chart(*tables: pd.DataFrame) -> Figure:
             for head_dim, dashes in reversed(ends.items()):
                 ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=f"d = {head_dim}")
             _out_of_memory(ax, of_precision["sequence"][of_precision["plain_status"] != "ok"].unique(), 0.95)
-            _dress(ax, table, precision)
+            _dress(ax, table, f"{precision}, causal")
         canvas.logarithmic(axes[0].yaxis)
-        axes[0].set(ylabel="ms (log)", ylim=(None, 4 * rows[["flash_ms", "plain_ms"]].max(axis=None)))
+        ylim = (None, 4 * rows[["flash_ms", "plain_ms"]].max(axis=None))
+        axes[0].set(ylabel="ms, forward + backward (log)", ylim=ylim)
     return _closed(figure, pairs)
 
 

@@ -259,7 +259,7 @@ def verdict_of(row: dict) -> Verdict:
     return Verdict.of_faults(row["variant"], faults, merit)
 
 
-_RIGHT = """
+RIGHT_PROGRAM = """
 def forward(q, K, V):  # one tile of queries
     m, l, o = -inf, 0, 0
     for k, v in tiles(K, V):
@@ -275,19 +275,24 @@ def forward(q, K, V):  # one tile of queries
         m = m_new
     return o / l, m + log(l)
 
-def backward(q, K, V, dO, D, L):
+def backward(q, K, V, dO, δ, L):
     for k, v in tiles(K, V):
-        p = exp(q @ k.T * scale - L)
-        ds = p * (dO @ v.T - D) * scale
+        if first(k) > last(q):
+            break
+        s = q @ k.T * scale
+        if last(k) > first(q):
+            s = where(keys(k) <= queries(q), s, -inf)
+        p = exp(s - L)
+        ds = p * (dO @ v.T - δ) * scale
         yield ds @ k, ds.T @ q, p.T @ dO
 """
 _MASK = "        if last(k) > first(q):\n            s = where(keys(k) <= queries(q), s, -inf)\n"
-_LOOP = "def backward(q, K, V, dO, D, L):\n    for k, v in tiles(K, V):\n"
-_WHOLE = "def backward(Q, K, V, dO, D, L):\n    for q, k, v in [(Q, K, V)]:\n"
+_LOOP = "def backward(q, K, V, dO, δ, L):\n    for k, v in tiles(K, V):\n"
+_WHOLE = "def backward(Q, K, V, dO, δ, L):\n    for q, k, v in [(Q, K, V)]:\n"
 _CODES = with_bugs(
-    _RIGHT,
+    RIGHT_PROGRAM,
     {
-        "no_diagonal_mask": [(_MASK, "")],
+        "no_diagonal_mask": [(_MASK + line, line) for line in ("        m_new = ", "        p = exp(s - L)")],
         "not_rescaled": [("exp(m - m_new) * l + p.sum()", "l + p.sum()"), ("exp(m - m_new) * o + p @ v", "o + p @ v")],
         "square_backward": [(_LOOP, _WHOLE)],
     },

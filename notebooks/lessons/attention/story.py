@@ -19,7 +19,12 @@ from lessons.attention.theory import ATTENTION_NAMES
 Runs = Mapping[str, Any]  # a run by the name of its plan, such as "memory"
 _OURS = "flash"
 _WHOLE = 0.05  # of an N×N matrix
+_NO_BREAK = "\u202f"
 _SEES = 0.5  # of forward's time: a clock that shows less does not see the work
+_NO_HOPPER = (
+    " The recorded errors hold none of the kernels for Hopper: on such a GPU `tests/lessons/attention/test_hopper.py` "
+    "compares these with float32."
+)
 _INTERPRETED = "Here Triton's interpreter runs our kernel in Python: its times say nothing about a GPU."
 
 
@@ -82,6 +87,7 @@ def _unseen(table: pd.DataFrame) -> str:
     sees = row["unsynchronised_ms"] >= _SEES * row["forward_ms"]
     start = "sees the work: it shows" if sees else "does not see the work: it shows"
     clock, at = f"**{where(table).split(',')[0]}: a clock that does not wait", units.count(row["sequence"])
+    at = at.replace(" ", _NO_BREAK)
     return f"{clock} {start} {shown} ms where forward takes {waited} ms**, at {at} positions."
 
 
@@ -119,8 +125,9 @@ def exact(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         bits += " but for dQ of the kernels for Hopper"
     worst = both.loc[both.groupby(["run", "attention", "precision"], sort=False)["share"].idxmax()]
     shown = worst[["run", "attention", "precision", "tensor", "shape"]].assign(share=worst["share"].map(units.percent))
+    unsaid = "" if "hopper" in {*recorded["implementation"]} else _NO_HOPPER
     return verdict(
-        f"{sentence}; a second run gives {bits}.",
+        f"{sentence}; a second run gives {bits}.{unsaid}",
         shown.rename(columns={"shape": "queries × keys × d", "share": "of the tolerance"}),
         summary="The largest error of each attention, the tensor and the shape where it is",
     )
@@ -225,7 +232,9 @@ def _clock(runs: Runs) -> str:
 
 
 def _right(runs: Runs) -> str:
-    return f"largest error: {units.percent(memory.errors(runs['errors'])['share'].max())} of the tolerance"
+    table = memory.errors(runs["errors"])
+    names = listed([ATTENTION_NAMES[name] for name in dict.fromkeys(table["implementation"])])
+    return f"largest error of {names}: {units.percent(table['share'].max())} of the tolerance"
 
 
 def _race(runs: Runs, of: str) -> pd.DataFrame | None:
@@ -241,7 +250,7 @@ def _again(runs: Runs) -> str | None:
     ms = _race(runs, "implementation")
     if ms is None:
         return None
-    gain, setting = ms["plain"].iloc[-1] / ms[_OURS].iloc[-1], f"{runs['race'].plan.heads} heads"
+    gain, setting = ms["plain"].iloc[-1] / ms[_OURS].iloc[-1], f"{runs['race'].plan.heads} heads in bfloat16"
     return f"{units.times(gain)} as fast as plain, with {setting} at {units.count(ms.index[-1])} positions"
 
 
@@ -250,7 +259,9 @@ def _launch(runs: Runs) -> str | None:
     if ms is None or "captured" not in ms:
         return None
     share = units.percent((ms["captured"] / ms["launched"]).iloc[0])
-    return f"at {units.count(ms.index[0])} positions the GPU works {share} of the time"
+    return (
+        f"at {units.count(ms.index[0])} positions a replay, cache warm, takes {share} of a launched call, cache cleared"
+    )
 
 
 _RULES = {
@@ -258,6 +269,6 @@ _RULES = {
     "With tiles, memory grows as N": _growth,
     "Stop the clock after the GPU has finished": _clock,
     "Compare a kernel with float64, at shapes that no tile divides": _right,
-    "Compute scores again rather than read them": _again,
+    "For long sequences compute scores again rather than read them, but time both": _again,
     "Short sequences pay for launches": _launch,
 }
