@@ -71,7 +71,7 @@ def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
     """Forward, backward and optimizer of an eager step, a bar per size and precision; a panel per run.
 
     Backward is forward + backward less forward, the optimizer the step less both; a bar ends where its step does.
-    Triangles above bars: a report's forward, and its forward and backward, in float32 on an H100; on the last panel.
+    Triangles on the rows of float32: a report's forward, and its forward and backward, on an H100; on the last panel.
     """
     parted = [_phases(table) for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, parted)), row_height=0.3)
@@ -104,8 +104,8 @@ def _phases(table: pd.DataFrame) -> pd.DataFrame:
 def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
     printed = published[(published["precision"] == "float32") & (published["gpu"] == "H100")]
     wide = printed.pivot_table(index="model", columns="phase", values="seconds", aggfunc="first")
-    places = {model: place - 0.5 for place, (model, precision) in enumerate(rows.index) if precision == "float32"}
-    look = {"marker": "v", "s": 30, "color": canvas.PUBLISHED, "zorder": 4, "clip_on": False}
+    places = {model: place for place, (model, precision) in enumerate(rows.index) if precision == "float32"}
+    look = {"marker": "v", "s": 42, "color": canvas.PUBLISHED, "edgecolor": "white", "zorder": 4, "clip_on": False}
     for both, label in ((False, "published, H100: forward, and with backward"), (True, None)):
         seconds = [wide.loc[model].sum() if both else wide.loc[model, "forward"] for model in places]
         ax.scatter([1e3 * reading for reading in seconds], [*places.values()], label=label, **look)

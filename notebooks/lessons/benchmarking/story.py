@@ -26,10 +26,10 @@ _LARGE = 0.03  # of a step: operators that a table shows
 _NO_GPU = "no GPU"
 
 
-def larger_is_faster(table: pd.DataFrame) -> Markdown:
+def larger_is_faster(table: pd.DataFrame, launches: pd.DataFrame) -> Markdown:
     """Say whether the eager bfloat16 forward of 2.7b is faster than that of xl, which has fewer parameters.
 
-    Also whether float32 turns it round.
+    Takes `steps`, and the kernels of each size from `launches`. Also says whether float32 turns it round.
     """
     eager = table[(table["mode"] == "eager") & (table["phase"] == "forward")].set_index("model")
     rows = eager[eager["precision"] == "autocast"]
@@ -42,7 +42,15 @@ def larger_is_faster(table: pd.DataFrame) -> Markdown:
     wide = eager[eager["precision"] == "float32"]["ms"]
     turned = " In float32 it is slower." if wide["2.7b"] > wide["xl"] else ""
     work = f"{units.number(large['flop'] / deep['flop'], 2)} times the work"
-    return verdict(f"**Eager in bfloat16, the largest size is faster than the deepest one, with {work}.**{turned}")
+    sentence = f"**Eager in bfloat16, the largest size is faster than the deepest one, with {work}.**"
+    kernels = launches[launches["axis"] == "model"].set_index("model")["kernels"]
+    fewer = f"It launches {units.count(kernels['2.7b'])} kernels, the deepest one {units.count(kernels['xl'])}."
+    per_launch = {"layers": rows["layers"], "kernels": kernels, "eager ms": rows["ms"]}
+    shown = pd.DataFrame(per_launch).reindex(rows.index).assign(us=1e3 * rows["ms"] / kernels)
+    shown["kernels"] = shown["kernels"].map(units.count)
+    shown = shown.rename_axis("model").reset_index().rename(columns={"us": "µs per kernel"})
+    summary = "Each size's time per kernel: the host's speed changed by a factor of two within seconds"
+    return verdict(f"{sentence} {fewer}{turned}", shown, summary=summary)
 
 
 def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -66,14 +74,23 @@ def mean_or_median(table: pd.DataFrame) -> Markdown:
     return verdict(f"{sentence}**, its median {units.times(median)}.", shown)
 
 
-def faster_units(table: pd.DataFrame) -> Markdown:
-    """Say where bfloat16 makes an eager step faster than float32, and where it does not."""
+def faster_units(table: pd.DataFrame, accounts: pd.DataFrame) -> Markdown:
+    """Say where bfloat16 makes an eager step faster than float32, and where it does not.
+
+    Takes `steps`, and the kernels of a step from `accounts`, of the sizes that were profiled.
+    """
     eager = table[(table["mode"] == "eager") & (table["phase"] == "step")]
     wide = eager.pivot_table(index="model", columns="precision", values="ms", aggfunc="first", sort=False)
     gains = wide[["float32"]].to_numpy() / wide
     shown = pd.DataFrame({"model": wide.index, "float32 ms": wide["float32"].to_numpy()})
     for precision in wide.columns.drop("float32"):
         shown[f"times as fast in {PRECISION_NAMES[precision]}"] = gains[precision].to_numpy()
+    counted = accounts[accounts["phase"] == "step"].set_index(["precision", "model"])["kernels"]
+    for precision in (name for name in ("float32", "autocast") if name in counted):
+        of_size, name = counted[precision].reindex(wide.index), PRECISION_NAMES[precision]
+        shown[f"kernels in {name}"] = ["–" if pd.isna(many) else units.count(many) for many in of_size]
+        per_kernel = (1e3 * wide[precision] / of_size).tolist()
+        shown[f"µs per kernel in {name}"] = ["–" if pd.isna(us) else units.number(us) for us in per_kernel]
     gain = gains["autocast"]
     slower = [f"`{model}`" for model in gain.index[gain < 1 / _GAIN]]
     alike = [f"`{model}`" for model in gain.index[(gain >= 1 / _GAIN) & (gain < _GAIN)]]
@@ -81,7 +98,15 @@ def faster_units(table: pd.DataFrame) -> Markdown:
         return verdict("**bfloat16 makes no step faster.**", shown)
     lost = [f"{what} in {listed(models)}" for what, models in (("slower", slower), ("no gain", alike)) if models]
     most = f"up to {units.times(gain.max())} as fast {place_name(table)}"
-    return verdict(f"bfloat16 makes a step {most}{f'; **{listed(lost)}**' if lost else ''}.", shown)
+    in_tf32 = gains.get("tf32", pd.Series(dtype=float))
+    host = [f"`{model}`" for model in in_tf32.index[in_tf32 < 1 / _GAIN] if f"`{model}`" in slower]
+    also = (
+        f" In TF32, which casts nothing, {listed(host)} {'are' if len(host) > 1 else 'is'} slower, too: that is the "
+        "host's speed."
+        if host
+        else ""
+    )
+    return verdict(f"bfloat16 makes a step {most}{f'; **{listed(lost)}**' if lost else ''}.{also}", shown)
 
 
 def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -96,9 +121,8 @@ def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if not bound:
         return verdict(f"**{where} no size is launch-bound in bfloat16.**", shown)
     sizes = "every size is" if len(bound) == len(rows) else f"{listed(bound)} {'are' if len(bound) > 1 else 'is'}"
-    gains = (
-        f"{units.times(first['launches'])} as fast without launches; fusion then gains {units.times(first['fusion'])}"
-    )
+    gains = f"{units.times(first['launches'])} as fast without launches, at the host's speed just then"
+    gains += f"; fusion then gains {units.times(first['fusion'])}"
     longer = [f"`{row.model}`" for row in rows.itertuples() if row.compiling < 1 / _GAIN]
     tail = f" Compiling without graphs makes {listed(longer)} slower." if longer else ""
     sentence = f"**{where} {sizes} launch-bound when eager, in bfloat16.** `{first['model']}` is {gains}.{tail}"
@@ -141,11 +165,15 @@ def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         apart = table[table["phase"] == "forward"]["apart"].abs().max()
         shares.append(f"{units.percent(apart)} {place_name(table)} ({'✔' if apart <= _CLOSE else '✘'})")
     shown = recorded[["model", "precision", "phase", "plain_ms", "clock_ms", "window_ms", "busy_ms", "idle_share"]]
-    names = {"plain_ms": "clock alone, ms", "clock_ms": "clock under the profiler, ms", "window_ms": "profiler, ms"}
+    shown = shown.assign(watched=[units.times(1 + slowed) for slowed in recorded["slowed"]])
+    names = {"watched": "under the profiler over alone"}
+    names |= {"plain_ms": "clock alone, ms", "clock_ms": "clock under the profiler, ms", "window_ms": "profiler, ms"}
     names |= {"busy_ms": "GPU busy, ms", "idle_share": "share without a kernel"}
+    most = recorded.loc[recorded["slowed"].idxmax()]
     sentence = (
         "On the same forwards the loop's clock and the profiler differ by at most "
-        f"{listed(shares)}. Watching made the recorded steps up to {units.times(1 + recorded['slowed'].max())} as long."
+        f"{listed(shares)}. Watched, the recorded {NAMES[most['phase']]} took up to {units.times(1 + most['slowed'])} "
+        "as long."
     )
     return verdict(sentence, shown.rename(columns=names), summary="The recorded run")
 
@@ -158,7 +186,7 @@ def five_answers(here: Run, recorded: Run) -> Markdown:
         "Is it the same one with backward?": _same_kernel,
         "What takes most besides products?": _besides,
         "Share of products, from a forward to an AdamW step": _falls,
-        "Does softmax follow its bytes or its FLOP? All as shares of both products of attention": _softmax,
+        "Softmax beside both products of attention: does its time follow its bytes or its FLOP?": _softmax,
     }
     runs = {"here": here, "recorded": recorded}
     rows = [[question, *(answer(run) for run in runs.values())] for question, answer in answers.items()]
@@ -204,7 +232,7 @@ def _softmax(run: Run) -> str:
     off = {name: (table["us"] / table[name]).pipe(lambda x: x.where(x > 1, 1 / x)) for name in ("flop", "moved_bytes")}
     follows = "rather its bytes" if off["moved_bytes"].median() < off["flop"].median() else "rather its FLOP"
     us, flop, moved = (units.span(table[name], units.percent) for name in ("us", "flop", "moved_bytes"))
-    return f"{follows}: time {us}, bytes {moved}, FLOP {flop}"
+    return f"{follows}: it takes {us} of the products' time, moves {moved} of their bytes, does {flop} of their FLOP"
 
 
 def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -226,7 +254,7 @@ def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     where = place_name(table).capitalize()
     top = memory.iloc[0]
     sentence = (
-        f"**{where} the memory bounds {share} of the kernels' time, {of_step} of the step's**, most of it "
+        f"**{where} the memory bounds {share} of the kernels' time, {of_step} of the step's, timed alone**, most of it "
         f"`{top['operator']}`, which reaches"
     )
     return verdict(f"{sentence} {units.percent(top['of_roof'])} of its roof.", shown)
@@ -249,7 +277,11 @@ def _median(runs: Mapping[str, Run]) -> str:
 
 def _launch_bound(runs: Mapping[str, Run]) -> str:
     gain = tables.modes(runs["steps"]).query("model == 'small' and phase == 'forward'")["launches"].iloc[0]
-    return f"`small` is {units.times(gain)} as fast in one launch" if gain > 0 else "no GPU, no CUDA graph"
+    sizes = tables.launches(runs["launches"]).query("axis == 'model'").set_index("model")
+    again = sizes["eager_ms"].get("small", float("nan")) / sizes["gpu_ms"].get("small", float("nan"))
+    if not gain > 0:
+        return "no GPU, no CUDA graph"
+    return f"`small` is {units.span([gain, again])} as fast in one launch, by the host's speed in two runs"
 
 
 def _per_launch(runs: Mapping[str, Run]) -> str:

@@ -219,7 +219,7 @@ def roofline(run: Run) -> pd.DataFrame:
 
     In the plan's last precision. Columns: flop_per_byte, tflops, share of all operators' time, roof_tflops; `bound` is
     the roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More than 1
-    below the memory roof: its operands came out of the cache. Facts: precision, busy_share (of the step),
+    below the memory roof: its operands came out of the cache. Facts: precision, busy_share (of the step alone),
     peak_tflops and gb_per_s, NaN where no datasheet is known.
     """
     precision = run.plan.precisions[-1]
@@ -239,7 +239,8 @@ def roofline(run: Run) -> pd.DataFrame:
     table["roof_tflops"] = np.minimum(memory_roof, peak)
     table["bound"] = np.where(memory_roof < peak, "memory", "compute") if datasheet else "no limit known"
     table["of_roof"] = table["tflops"] / table["roof_tflops"]
-    busy_share = 1 - accounts(run).query(largest_step)["idle_share"].item()
+    account = accounts(run).query(largest_step).iloc[0]
+    busy_share = account["busy_ms"] / account["plain_ms"]
     return of_run(table, run, precision=precision, busy_share=busy_share, peak_tflops=peak, gb_per_s=rate)
 
 

@@ -55,4 +55,6 @@ def test_the_reasons_numbers_are_true():
     assert (SIZES["xl"][2], SIZES["2.7b"][2]) == (48, 32)
     recorded = replay("h200/benchmarking/steps").medians(["model", "precision", "mode", "phase"], "ms")
     eager = recorded.query("precision == 'float32' and mode == 'eager' and phase == 'forward'").set_index("model")["ms"]
+    ours = benchmarking.modes(replay(benchmarking.RECORDED["steps"])).query("phase == 'forward'").set_index("model")
+    assert round(ours["compiling"]["small"], 1) == 1.4
     assert eager["2.7b"] > eager["xl"], "2.7b is slower on our H200"

@@ -1,5 +1,6 @@
 """Verdicts of lab 06 on tables in which a finding holds, and on others in which it does not."""
 
+import pandas as pd
 import pytest
 from made import said
 from made_benchmarking import launches_run, profiles_run, steps_run
@@ -22,10 +23,14 @@ def make(tmp_path):
 
 
 def test_the_larger_size_is_faster_where_launches_decide(make):
-    said(lab.larger_is_faster(lab.steps(make(steps_run))), "faster than the deepest one, with 1.7 times the work")
-    said(lab.larger_is_faster(lab.steps(make(steps_run, host_us=0.1))), "is slower than the deepest one")
+    launches = lab.launches(make(launches_run))
+    said(
+        lab.larger_is_faster(lab.steps(make(steps_run)), launches),
+        ("faster than the deepest one, with 1.7 times the work", "| µs per kernel |", "It launches "),
+    )
+    said(lab.larger_is_faster(lab.steps(make(steps_run, host_us=0.1)), launches), "is slower than the deepest one")
     table = lab.steps(make(steps_run)).assign(spread_ms=100.0)
-    said(lab.larger_is_faster(table), "within noise", "faster")
+    said(lab.larger_is_faster(table, launches), "within noise", "faster")
 
 
 def test_a_slow_first_iteration_moves_the_mean_and_not_the_median(make):
@@ -37,13 +42,18 @@ def test_a_slow_first_iteration_moves_the_mean_and_not_the_median(make):
 
 
 def test_bfloat16_gains_where_the_gpu_is_the_limit(make):
-    said(lab.faster_units(lab.steps(make(steps_run, host_us=0.1))), "as fast here", "no gain")
+    accounts = lab.accounts(make(profiles_run))
+    said(lab.faster_units(lab.steps(make(steps_run, host_us=0.1)), accounts), "as fast here", "no gain")
     alike = lab.steps(make(steps_run, host_us=50.0))
-    said(lab.faster_units(alike), "no gain in `small`, `medium`", "slower")
+    said(lab.faster_units(alike, accounts), "no gain in `small`, `medium`", "slower")
     small = (alike["model"] == "small") & (alike["precision"] == "autocast")
     slower = alike.assign(ms=alike["ms"].where(~small, 1.3 * alike["ms"]))
-    said(lab.faster_units(slower), "slower in `small` and no gain in `medium`, `large` and `xl`")
-    said(lab.faster_units(lab.steps(make(steps_run, host_us=900.0))), "makes no step faster")
+    told = lab.faster_units(slower, accounts)
+    said(told, "slower in `small` and no gain in `medium`, `large` and `xl`", "the host's speed")
+    tf32 = slower[slower["precision"] == "autocast"].assign(precision="tf32")
+    both = pd.concat([slower[slower["precision"] != "tf32"], tf32], ignore_index=True)
+    said(lab.faster_units(both, accounts), "In TF32, which casts nothing, `small` is slower, too")
+    said(lab.faster_units(lab.steps(make(steps_run, host_us=900.0)), accounts), "makes no step faster")
 
 
 def test_modes_tell_launches_from_fusion(make):
@@ -75,7 +85,7 @@ def test_the_launch_model_is_as_good_as_it_is(make):
 
 def test_two_clocks_agree_or_not(make):
     agree, differ = (lab.accounts(make(profiles_run, apart=apart)) for apart in (0.01, 0.05))
-    said(lab.clocks_agree(agree, agree), ("✔", "recorded steps up to"), "✘")
+    said(lab.clocks_agree(agree, agree), ("✔", "Watched, the recorded forward took up to"), "✘")
     slow = agree.assign(slowed=0.7)
     said(lab.clocks_agree(agree, slow), "up to 1.7× as long")
     said(lab.clocks_agree(agree, differ), "1.0 % here (✔) and 5.0 % here (✘)")
@@ -84,8 +94,8 @@ def test_two_clocks_agree_or_not(make):
 def test_the_questions_are_answered_by_the_tables(make):
     here, recorded = make(profiles_run, **CPU, softmax_us=0.05), make(profiles_run)
     told = lab.five_answers(here, recorded)
-    said(told, ("| no GPU |", "`matmul_kernel`: 60 %, 40 calls", "in 4 of 4 settings", "its bytes: time 50 %"))
-    said(told, "its FLOP: time 0.62 %")
+    said(told, ("| no GPU |", "`matmul_kernel`: 60 %, 40 calls", "in 4 of 4 settings", "its bytes: it takes 50 %"))
+    said(told, "its FLOP: it takes 0.62 %")
 
 
 def test_the_roofline_says_what_the_memory_bounds(make):

@@ -116,7 +116,7 @@ def test_an_operator_has_its_place_under_the_roofs(profiles):
     assert times["flop_per_byte"] == pytest.approx(1 / 12) and times["roof_tflops"] == pytest.approx(0.4)
     assert fact(lab.roofline(profiles), "peak_tflops") == 989.5
     step = lab.accounts(profiles).query("model == '2.7b' and precision == 'autocast' and phase == 'step'").iloc[0]
-    assert fact(lab.roofline(profiles), "busy_share") == pytest.approx(step["busy_ms"] / step["window_ms"])
+    assert fact(lab.roofline(profiles), "busy_share") == pytest.approx(step["busy_ms"] / step["plain_ms"])
 
 
 def test_softmax_stands_beside_the_products(profiles):
@@ -173,3 +173,30 @@ def test_recorded_runs_reach_every_goal(recorded):
     cards = [scorecard_of(run).set_index("target")["met"] for run in recorded.values()]
     met = {name: reached for card in cards for name, reached in card.items()}
     assert met == {one.name: True for one in measures_of("benchmarking") if one.comparison}
+
+
+def test_the_texts_figures_of_the_recorded_hosts_speed_are_true(recorded):
+    sizes = lab.launches(recorded["launches"]).query("axis == 'model'").set_index("model")
+    deep, large, medium = (sizes.loc[model] for model in ("xl", "2.7b", "medium"))
+    assert deep["kernels"] / large["kernels"] == pytest.approx(1.5, abs=0.01)
+    assert deep["eager_ms"] / large["eager_ms"] == pytest.approx(1.5, abs=0.05)
+    assert medium["eager_ms"] > large["eager_ms"] and medium["kernels"] < large["kernels"]
+    assert (round(medium["launch_us"]), round(large["launch_us"])) == (47, 35)
+    steps = lab.steps(recorded["steps"]).query("mode == 'eager'")
+    forwards = steps.query("precision == 'autocast' and phase == 'forward'").set_index("model")["ms"]
+    per_kernel = 1e3 * forwards / sizes["kernels"]
+    assert per_kernel[["small", "medium", "large"]].between(35, 41).all()
+    assert per_kernel[["xl", "2.7b"]].between(20, 22).all()
+    longer = steps.query("phase == 'step'").pivot_table(index="model", columns="precision", values="ms")
+    longer = longer.div(longer["float32"], axis=0).round(1)
+    assert longer.loc["medium", ["tf32", "autocast"]].tolist() == [1.5, 1.8] and longer.loc["small", "autocast"] == 1.2
+    accounts = lab.accounts(recorded["profiles"]).set_index(["model", "precision", "phase"])
+    kernels = accounts["kernels"]
+    assert kernels["small", "autocast", "step"] / kernels["small", "float32", "step"] == pytest.approx(1.2, abs=0.01)
+    assert (
+        round(sizes.loc["small", "eager_ms"], 1),
+        round(accounts["plain_ms"]["small", "autocast", "forward"], 1),
+    ) == (
+        11.4,
+        15.1,
+    )
