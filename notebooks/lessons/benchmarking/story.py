@@ -49,7 +49,8 @@ def larger_is_faster(table: pd.DataFrame, launches: pd.DataFrame) -> Markdown:
     shown = pd.DataFrame(per_launch).reindex(rows.index).assign(us=1e3 * rows["ms"] / kernels)
     shown["kernels"] = shown["kernels"].map(units.count)
     shown = shown.rename_axis("model").reset_index().rename(columns={"us": "µs per kernel"})
-    summary = "Each size's time per kernel: the host's speed changed by a factor of two within seconds"
+    apart = shown["µs per kernel"].max() / shown["µs per kernel"].min()
+    summary = f"Each size's time per kernel: the host's speed changes, here by up to {units.times(apart)}"
     return verdict(f"{sentence} {fewer}{turned}", shown, summary=summary)
 
 
