@@ -21,10 +21,6 @@ _OURS = "flash"
 _WHOLE = 0.05  # of an N×N matrix
 _NO_BREAK = "\u202f"
 _SEES = 0.5  # of forward's time: a clock that shows less does not see the work
-_NO_HOPPER = (
-    " The recorded errors hold none of the kernels for Hopper: on such a GPU `tests/lessons/attention/test_hopper.py` "
-    "compares these with float32."
-)
 _INTERPRETED = "Here Triton's interpreter runs our kernel in Python: its times say nothing about a GPU."
 
 
@@ -125,9 +121,8 @@ def exact(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         bits += " but for dQ of the kernels for Hopper"
     worst = both.loc[both.groupby(["run", "attention", "precision"], sort=False)["share"].idxmax()]
     shown = worst[["run", "attention", "precision", "tensor", "shape"]].assign(share=worst["share"].map(units.percent))
-    unsaid = "" if "hopper" in {*recorded["implementation"]} else _NO_HOPPER
     return verdict(
-        f"{sentence}; a second run gives {bits}.{unsaid}",
+        f"{sentence}; a second run gives {bits}.",
         shown.rename(columns={"shape": "queries × keys × d", "share": "of the tolerance"}),
         summary="The largest error of each attention, the tensor and the shape where it is",
     )
