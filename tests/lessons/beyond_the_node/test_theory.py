@@ -63,6 +63,8 @@ def test_times_are_the_formulas():
     between_s = 4 * (20e-6 + size / 3 / 12.5e9)
     assert one.hierarchical_s(size) == pytest.approx(2 * pass_s + between_s)
     assert one.flat_s(size) == pytest.approx(22 * (20e-6 + size / 12 / 12.5e9))
+    waiting = Levels(Link(60e-6, 300.0), BETWEEN, 3, 4)
+    assert waiting.flat_s(0) == pytest.approx(22 * 60e-6), "the slowest hop sets the pace, wherever it is"
     assert one.tree_s(size) == pytest.approx(2 * pass_s + 4 * 20e-6 + between_s - 4 * 20e-6)
     assert Levels(INSIDE, BETWEEN, 1, 4).flat_s(size) == pytest.approx(2 * pass_s)
     assert Levels(INSIDE, BETWEEN, 1024, 8).tree_s(0) < Levels(INSIDE, BETWEEN, 1024, 8).hierarchical_s(0) / 20
