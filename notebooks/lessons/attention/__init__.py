@@ -1,7 +1,7 @@
 """Lab 08, attention: must a GPU ever write down N² scores?"""
 
 from lessons.attention.charts import attention_chart, memory_chart, plain_chart, race_chart
-from lessons.attention.charts import sweep_chart, tiles_chart
+from lessons.attention.charts import tiles_chart
 from lessons.attention.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.attention.exercises import why_four_matrices
 from lessons.attention.explorer import explore

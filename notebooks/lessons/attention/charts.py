@@ -74,32 +74,29 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
 
 
 def plain_chart(*tables: pd.DataFrame) -> Figure:
-    """Forward and backward in ms by sequence length, d = 64; dashed: a clock that does not wait for the GPU.
+    """Forward in ms by sequence length, d = 64, a panel per run; dashed: a clock that does not wait for the GPU.
 
     The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow.
     """
-    figure, pairs = _rows([table for table in tables if fact(table, "gpu_mib") > 0] or tables)
-    for table, axes in pairs:
-        table = table[table["head_dim"] == 64]
-        for ax, phase in zip(axes, _PHASES, strict=True):
-            clocks = {phase: "-", "unsynchronised": canvas.DASHES} if phase == "forward" else {phase: "-"}
+    figure, axes = panels(len(tables), height=4.1)
+    for ax, of_run in zip(axes, tables, strict=True):
+        table = of_run[of_run["head_dim"] == 64]
+        for clock, dashes in {"forward": "-", "unsynchronised": canvas.DASHES}.items():
             for name, group in table.groupby("implementation", sort=False):
                 color, marker = STYLES[str(name)]
-                for clock, dashes in clocks.items():
-                    named = {"label": ATTENTION_NAMES[str(name)]} if clock == phase else {}
-                    drawn: Any = {"color": color, "marker": marker, "ms": 5, "lw": 1.3, "ls": dashes, **named}
-                    ax.plot(group["sequence"], group[f"{clock}_ms"], **drawn)
-            for clock in clocks:
-                _ring(ax, table[table[f"{clock}_verdict"] == "impossible"], f"{clock}_ms")
-            if (least := table[table["implementation"] == "plain"])[f"{phase}_least_ms"].notna().any():
-                style: Any = {"color": canvas.THEORY, "lw": 1.3, "label": "least time, plain"}
-                ax.plot(least["sequence"], least[f"{phase}_least_ms"], **style)
-            _dress(ax, table, f"{phase}, d = 64")
-        axes[0].plot([], [], color=canvas.QUIET, lw=1.1, ls=canvas.DASHES, label="clock without waiting")
-        canvas.logarithmic(axes[0].yaxis)
-        shown = table[["forward_ms", "backward_ms", "unsynchronised_ms"]]
-        axes[0].set(ylabel="ms (log)", ylim=(shown.min(axis=None) / 2, 2 * shown.max(axis=None)))
-    return _closed(figure, pairs)
+                drawn: Any = {"color": color, "marker": marker, "ms": 5, "lw": 1.3, "ls": dashes}
+                drawn |= {"label": ATTENTION_NAMES[str(name)]} if dashes == "-" else {}
+                ax.plot(group["sequence"], group[f"{clock}_ms"], **drawn)
+            _ring(ax, table[table[f"{clock}_verdict"] == "impossible"], f"{clock}_ms")
+        if (least := table[table["implementation"] == "plain"])["forward_least_ms"].notna().any():
+            style: Any = {"color": canvas.THEORY, "lw": 1.3, "label": "least time, plain"}
+            ax.plot(least["sequence"], least["forward_least_ms"], **style)
+        _dress(ax, of_run, "forward, d = 64")
+        ax.plot([], [], color=canvas.QUIET, lw=1.1, ls=canvas.DASHES, label="clock without waiting")
+        canvas.logarithmic(ax.yaxis)
+        shown = table[["forward_ms", "unsynchronised_ms"]]
+        ax.set(ylabel="ms (log)", ylim=(shown.min(axis=None) / 2, 2 * shown.max(axis=None)))
+    return _closed(figure, [(of_run, [ax]) for of_run, ax in zip(tables, axes, strict=True)])
 
 
 def race_chart(*tables: pd.DataFrame) -> Figure:
@@ -123,32 +120,6 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
                 ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock, warm cache")
             _dress(ax, table, f"d = {head_dim}, {precision}, causal")
         axes[0].set(ylabel=f"{unit}, forward + backward", ylim=(0, None))
-    return _closed(figure, pairs)
-
-
-def sweep_chart(*tables: pd.DataFrame) -> Figure:
-    """Causal forward + backward in ms by sequence length: ours and plain, at the least and the largest head dimension.
-
-    What is flat is the floor: there the time does not follow the work. ✕ at the top: plain runs out of memory.
-    """
-    figure, pairs = _rows(_on_a_gpu(tables))
-    for table, axes in pairs:
-        rows = table[table["phase"] == "both"]
-        ends = {rows["head_dim"].max(): canvas.DASHES, rows["head_dim"].min(): "-"}
-        for ax, (precision, of_precision) in _fill(axes, list(rows.groupby("precision", sort=False))):
-            for head_dim, dashes in ends.items():
-                group = of_precision[of_precision["head_dim"] == head_dim]
-                for name in ("flash", "plain"):
-                    drawn: Any = {"color": STYLES[name][0], "marker": "o", "ms": 3.5, "lw": 1.3, "ls": dashes}
-                    drawn |= {"label": ATTENTION_NAMES[name]} if dashes == "-" else {}
-                    ax.plot(group["sequence"], group[f"{name}_ms"], **drawn)
-            for head_dim, dashes in reversed(ends.items()):
-                ax.plot([], [], color=canvas.QUIET, lw=1.3, ls=dashes, label=f"d = {head_dim}")
-            _out_of_memory(ax, of_precision["sequence"][of_precision["plain_status"] != "ok"].unique(), 0.95)
-            _dress(ax, table, f"{precision}, causal")
-        canvas.logarithmic(axes[0].yaxis)
-        ylim = (None, 4 * rows[["flash_ms", "plain_ms"]].max(axis=None))
-        axes[0].set(ylabel="ms, forward + backward (log)", ylim=ylim)
     return _closed(figure, pairs)
 
 
@@ -223,7 +194,7 @@ def _closed(figure: Figure, pairs: list[tuple[pd.DataFrame, Any]]) -> Figure:
     canvas.shared_legend(figure, [ax for _, axes in pairs for ax in axes], columns=5)
     tables = [table for table, _ in pairs]
     note = "Triton's interpreter ran our kernel here · " if fact_or(tables[0], "interpreted", False) else ""
-    scales = "each row has its own scale · " if len(tables) > 1 else ""
+    scales = "each run has its own scale · " if len(tables) > 1 else ""
     return canvas.finish(figure, f"{note}{scales}{sources(*tables)}")
 
 

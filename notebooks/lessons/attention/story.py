@@ -12,7 +12,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact, where
 from labkit.story import units
 from labkit.story.verdict import NOT_COMPARED, one_minute, verdict
-from labkit.story.words import listed
+from labkit.story.words import as_table, listed
 from lessons.attention.tables import memory, speed
 from lessons.attention.theory import ATTENTION_NAMES
 
@@ -190,17 +190,17 @@ def one_generation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 def gain(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say the least and the largest gain over plain attention in forward and backward together; of `sweep`."""
     table = recorded if fact(here, "interpreted") else here
-    both = table[table["phase"] == "both"].dropna(subset=["speed_up"]).sort_values("speed_up")
-    ends = both.iloc[[-1, 0]]
-    shown = ends[["sequence", "head_dim", "precision"]].assign(
-        sequence=ends["sequence"].map(units.count), times=ends["speed_up"].map(units.times)
-    )
-    return verdict(
+    both = table[table["phase"] == "both"]
+    shown = both.assign(
+        setting=both["precision"] + ", d = " + both["head_dim"].astype(str),
+        positions=both["sequence"].map(units.count),
+        gain=both["speed_up"].map(units.times).where(both["plain_status"] == "ok", "out of memory"),
+    ).pivot_table(index="positions", columns="setting", values="gain", aggfunc="first", sort=False)
+    sentence = (
         f"**{where(table).split(',')[0]}: forward and backward together, one head: FlashAttention is "
-        f"{units.span(both['speed_up'])} as fast as plain attention.**",
-        shown.set_axis(["positions", "d", "precision", "as fast as plain attention"], axis=1),
-        summary="Where it gains most, and where least",
+        f"{units.span(both['speed_up'].dropna())} as fast as plain attention.**"
     )
+    return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown.reset_index())}")
 
 
 def in_one_minute(here: Runs, recorded: Runs) -> Markdown:

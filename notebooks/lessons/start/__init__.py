@@ -1,6 +1,6 @@
 """Lab 00, start: this machine, and how a run works."""
 
-from lessons.start.charts import best_chart, collectives_drawing, cost_chart, startup_chart, sums_chart, wall_drawing
+from lessons.start.charts import best_chart, collectives_drawing, startup_chart, sums_chart, wall_drawing
 from lessons.start.exercises import attempts, check, hint, solution, why_first
 from lessons.start.faults import cause, failures
 from lessons.start.plan import BertStep, Failure, Hello, LaunchCost

@@ -24,12 +24,6 @@ _PARTS_OF_START_UP = (  # in the order in which a rank goes through them; each k
     "conditions are measured",
     "the lab prepares",
 )
-_WAYS = {
-    "first": "the first launch(), 1 point",
-    "torchrun": "bare torchrun, 1 point",
-    "launch": "a later launch(), 1 point",
-    "sweep": "a later launch(), a sweep",
-}
 
 
 def wall_drawing() -> Figure:
@@ -124,24 +118,6 @@ def sums_chart(*tables: pd.DataFrame) -> Figure:
     axes[0].set_ylabel("milliseconds (log)")
     canvas.legend_above(axes[-1])
     return canvas.finish(figure, sources(*tables))
-
-
-def cost_chart(table: pd.DataFrame) -> Figure:
-    """Wall time of a first launch(), bare torchrun, a later launch() and a sweep: start-up, then the rest."""
-    order = [way for way in _WAYS if way in set(table["way"])]
-    ways = table.set_index("way").loc[order]
-    figure, (ax,) = panels(1, rows=len(order))
-    rows(ax, [_WAYS[way] + (f" of {fact(table, 'points')} points" if way == "sweep" else "") for way in order])
-    measuring = "first step, measuring, ending"
-    bars(ax, ways["seconds"], color=canvas.COMPUTE, spread=ways["spread_seconds"], label=measuring)
-    bars(ax, ways["startup_seconds"], color=canvas.WAIT, label="start-up")
-    for place, row in enumerate(ways.itertuples()):
-        end = row.seconds + row.spread_seconds
-        beside(ax, end, place, f"{units.seconds(row.seconds)}, {row.over_torchrun:.2f}×")
-    longest = (ways["seconds"] + ways["spread_seconds"]).max()
-    ax.set(xlabel="seconds of wall time, from call to return", xlim=(0, longest * 1.25), title="What a launch costs")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, f"{sources(table)} · {int(ways['count'].min())} rounds")
 
 
 _ROWS, _PARTS = 3, 3  # ranks of the drawing, and parts of each rank's tensor

@@ -8,13 +8,14 @@ from typing import Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import fact, sources
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
-from labkit.story.words import listed
+from labkit.story.words import as_table, listed
 from lessons.start import tables
 
 _MOVE, _COMPUTE = "move 1 GB: host → GPU", "compute 1 TFLOP: bfloat16"
+_WAYS = {"first": "the notebook's first `launch()`", "torchrun": "bare `torchrun`", "launch": "a later `launch()`"}
 _FIRST_IS_SLOW = 3  # times a later sum: what the first one must take to be called slow
 
 
@@ -74,19 +75,21 @@ def longest_part(startup: pd.DataFrame) -> Markdown:
 
 def sweep_saves(costs: pd.DataFrame) -> Markdown:
     """Say what a sweep of many points costs beside one point; takes `launch_costs`."""
-    ways, points = costs.set_index("way"), fact(costs, "points")
-    times = ways.loc["sweep", "seconds"] / ways.loc["launch", "seconds"]
-    shown = costs[["way", "seconds", "spread_seconds", "startup_seconds", "over_torchrun"]].round(2)
-    shown = shown.set_axis(
-        ["way", "wall time, s", "± (half the quartiles' distance)", "of it start-up, s", "÷ torchrun"], axis="columns"
+    points, seconds = fact(costs, "points"), costs.set_index("way")["seconds"]
+    times = units.times(seconds["sweep"] / seconds["launch"])
+    shown = pd.DataFrame(
+        {
+            sources(costs): costs["way"].map(_WAYS | {"sweep": f"`launch()` of {points} points"}),
+            "call to return, s": costs["seconds"],
+            "± s": costs["spread_seconds"],
+            "of it start-up, s": costs["startup_seconds"],
+            "÷ bare torchrun": costs["over_torchrun"],
+        }
     )
-    if times < points / 2:
-        return verdict(
-            f"**A launch of {points} points takes {units.times(times)} as long as one of a single point.**", shown
-        )
-    return verdict(
-        f"A launch of {points} points takes {units.times(times)} as long as one point: measuring takes longer.", shown
-    )
+    sentence = f"**A launch of {points} points takes {times} as long as one of a single point.**"
+    if seconds["sweep"] >= points / 2 * seconds["launch"]:
+        sentence = f"A launch of {points} points takes {times} as long as one point: measuring takes longer."
+    return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
 
 
 def show_error(error: Exception) -> Markdown:

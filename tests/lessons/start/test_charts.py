@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 from figures import checked
-from made import CPU, cost_run, hello_run
+from made import CPU, hello_run
 
 from labkit.provenance import of_source
 from lessons import start
@@ -44,8 +44,7 @@ def test_a_part_of_the_start_up_has_the_same_colour_in_every_run():
     assert short.items() <= long.items()
 
 
-def test_cost_chart_and_wall(tmp_path):
-    checked(start.cost_chart(start.launch_costs(cost_run(tmp_path / "run"))))
+def test_the_wall():
     checked(start.wall_drawing(), drawing=True)
 
 
