@@ -16,13 +16,11 @@ from typing import Any
 
 from labkit import node
 from labkit.cluster.connectivity import choose_interface, ipv4_addresses
-from labkit.cluster.watch import RemoteWatch
+from labkit.cluster.watch import RemoteWatch, measured_clocks
 from labkit.engine.errors import ClusterError
 from labkit.engine.interrupts import Interrupts
-from labkit.engine.json_lines import read_lines
 from labkit.engine.launch_settings import Limits, Settings
 from labkit.engine.launches import Launches, ResourceUsage, omp_num_threads
-from labkit.engine.messages import Request
 from labkit.engine.plan import Plan
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.progress import ProgressBars
@@ -85,25 +83,6 @@ def _first_interface() -> str:
     return next((name for name in ipv4_addresses() if name != "lo"), "lo")
 
 
-class HandSession(Session):
-    """In the place of a session: torchrun is in other terminals, so that nothing can be asked of it."""
-
-    def outcome(self, run: Run, launch: int) -> None:
-        """The launch goes on until its ranks have said how they ended."""
-
-    def send_request(self, request: Request) -> None:
-        """Nobody hears it."""
-
-    def alive(self) -> bool:
-        return True
-
-    def is_stopped(self) -> bool:
-        return False
-
-    def how_it_ended(self) -> str:
-        return "torchrun's own words are in its terminals"
-
-
 class HandWatch(RemoteWatch):
     """Follows a run whose processes it can neither see nor end."""
 
@@ -133,7 +112,7 @@ class HandLaunches(Launches):
 
     @contextmanager
     def borrow_session(self) -> Iterator[Session]:
-        yield HandSession(modules=(self.run.plan.worker,))
+        yield Session()
 
     def start_workers(self, session: Session, first_point: int) -> None:
         """Print the lines, and wait for nobody."""
@@ -148,16 +127,3 @@ class HandUsage(ResourceUsage):
     def more_fields(self) -> dict[str, Any]:
         """Return how far the clocks of the machines are apart."""
         return {"clocks": measured_clocks(self.run)}
-
-
-def measured_clocks(run: Run) -> list[dict[str, float]]:
-    """Return `ahead_us` of each node's monotonic clock to node 0's, and `round_trip_us`: twice the bound of its error.
-
-    Where a node's first rank has measured nothing, its entry is empty.
-    """
-    clocks = []
-    for place in range(run.node_count):
-        events = read_lines(run.events_file(place * run.plan.gpus // run.node_count))
-        newest = next((event for event in reversed(events) if event.get("event") == "clock"), {})
-        clocks.append({name: round(newest[name], 1) for name in ("ahead_us", "round_trip_us") if name in newest})
-    return clocks

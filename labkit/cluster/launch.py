@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from labkit.cluster import slurm
-from labkit.cluster.by_hand import launch_by_hand, measured_clocks
+from labkit.cluster.by_hand import launch_by_hand
 from labkit.cluster.session import NodesSession
 from labkit.cluster.session_cache import nodes_session
-from labkit.cluster.watch import NodesWatch
+from labkit.cluster.watch import NodesWatch, measured_clocks
 from labkit.engine.errors import NotEnoughGpus, NotStarted, PlanError, notice
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.launch_settings import Limits, Settings, cluster_name

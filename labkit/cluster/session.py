@@ -21,7 +21,7 @@ from labkit.engine.launch_settings import Settings
 from labkit.engine.messages import LaunchOutcome, LookAround, Rendezvous, Request, StationOutcome, StopLaunch
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.run import Run
-from labkit.engine.session import LEAVE_SECONDS, Session, import_path, kernel_environment
+from labkit.engine.session import LEAVE_SECONDS, ProcessSession, import_path, kernel_environment
 from labkit.node import Node
 from labkit.repository import source_digest
 
@@ -42,7 +42,7 @@ NODE_VARIABLES = (
 SAME_VERSIONS = ("torch", "nccl", "python")  # versions that all nodes share: their workers talk to each other
 
 
-class NodesSession(Session):
+class NodesSession(ProcessSession):
     """Stations on several nodes, which start workers there; it serves launches as the session of one node does.
 
     Attributes: `nodes` (inventories), `networks` (interface, its rate, and cards of each), `hosts` (names).

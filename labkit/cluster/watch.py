@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from labkit.cluster.session import NodesSession
 from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerDied, WorkerRaised
+from labkit.engine.json_lines import read_lines
 from labkit.engine.messages import DumpStacks, LaunchOutcome, StopLaunch
 from labkit.engine.run import Run
 from labkit.engine.session import Session
@@ -140,3 +141,16 @@ def loss_of(run: Run, session: NodesSession) -> Loss | None:
 
 def _node_name(node: int, session: NodesSession) -> str:
     return f"node {node} ({session.hosts[node]})"
+
+
+def measured_clocks(run: Run) -> list[dict[str, float]]:
+    """Return `ahead_us` of each node's monotonic clock to node 0's, and `round_trip_us`: twice the bound of its error.
+
+    Where a node's first rank has measured nothing, its entry is empty.
+    """
+    clocks = []
+    for place in range(run.node_count):
+        events = read_lines(run.events_file(place * run.plan.gpus // run.node_count))
+        newest = next((event for event in reversed(events) if event.get("event") == "clock"), {})
+        clocks.append({name: round(newest[name], 1) for name in ("ahead_us", "round_trip_us") if name in newest})
+    return clocks

@@ -205,7 +205,7 @@ class Diagnosis:
         if not self.last and (reason := session.last_error()):
             sentence += f"; the process that starts the workers met {with_limit(reason)}"
         elif not self.last and session.is_stopped():
-            sentence += f"; the process that starts the workers, {session.process.pid}, was stopped (SIGSTOP)"
+            sentence += f"; the process that starts the workers, {session.pid}, was stopped (SIGSTOP)"
         detail, logs = f"{self._position_table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
         return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
 

@@ -73,6 +73,44 @@ def _current_folder() -> str:
 
 
 class Session:
+    """What starts a launch's workers: of this one nothing can be asked, as where a user starts them by hand."""
+
+    launches = 0  # that use it
+    pid = 0  # of its process
+
+    def outcome(self, run: Run, launch: int) -> LaunchOutcome | None:
+        """How the launch ended; None while it goes on."""
+
+    def send_request(self, request: Request) -> None:
+        """Ask for something."""
+
+    def alive(self) -> bool:
+        return True
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it (SIGSTOP): it answers once it is continued."""
+        return False
+
+    def resume(self) -> None:
+        """Continue what was stopped: what it has to end, ends."""
+
+    def leave(self) -> None:
+        """Let it end: at once where nothing runs, and with it every worker that it has."""
+
+    def how_it_ended(self) -> str:
+        """How its process ended and, where it was not killed, the reason."""
+        return "its words are in the terminals of its machines"
+
+    def last_error(self) -> str:
+        """The last line of its log that tells an error; "" where there is none."""
+        return ""
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        return ""
+
+
+class ProcessSession(Session):
     """A process that starts workers when it is asked to, and tells how each launch ended.
 
     One beside the kernel (`AgentSession`) starts those of this node; another one may have them started elsewhere.
@@ -81,7 +119,7 @@ class Session:
     process: subprocess.Popen[bytes]
 
     def __init__(self, modules: tuple[str, ...]):
-        self.modules, self.fingerprint, self.launches = modules, agent_fingerprint(), 0
+        self.modules, self.fingerprint = modules, agent_fingerprint()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process; it has no name: nothing is left)
 
     def _start(self, command: Sequence[str], environment: dict[str, str], **options: Any) -> None:
@@ -100,11 +138,8 @@ class Session:
             self._clear()
             raise
         assert self.process.stdin is not None, "it is a pipe"
+        self.pid = self.process.pid
         self._requests = self.process.stdin
-
-    def outcome(self, run: Run, launch: int) -> LaunchOutcome | None:
-        """How the launch ended; None while it goes on."""
-        raise NotImplementedError
 
     def send_request(self, request: Request) -> None:
         """Ask for something. A process that is gone is noticed by whoever waits for the outcome."""
@@ -125,15 +160,12 @@ class Session:
         return self.process.poll() is None
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped the process (SIGSTOP): it answers once it is continued."""
-        return self.alive() and is_stopped(psutil.Process(self.process.pid))
+        return self.alive() and is_stopped(psutil.Process(self.pid))
 
     def resume(self) -> None:
-        """Continue a process that was stopped: what it has to end, ends."""
         self.process.send_signal(signal.SIGCONT)
 
     def leave(self) -> None:
-        """Let the process end: at once where nothing runs, and with it every worker that it has."""
         self.resume()
         self.send_request(Leave(kind="leave"))  # a process forked from this one may hold its stdin open
         with suppress(OSError):
@@ -152,7 +184,6 @@ class Session:
         """Remove what the process has used; more than once changes nothing."""
 
     def how_it_ended(self) -> str:
-        """Its status and, where it was not killed, the reason."""
         words = re.sub(r"^.*Warning: .*\n(?:  .*\n?)?", "", self.log_tail(), flags=re.M)  # with the line that warns
         status, last = self.process.poll(), words.strip().rpartition("\n")[2]
         reason = (self.last_error() or last) if status is not None and status >= 0 else ""
@@ -167,12 +198,11 @@ class Session:
         return next((error for error in reversed(errors) if with_limit(error) != error), errors[-1] if errors else "")
 
     def log_tail(self) -> str:
-        """The end of what the process wrote to its log."""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
 
 
-class AgentSession(Session):
+class AgentSession(ProcessSession):
     """An agent process that holds torch and what the workers' modules import, so that workers start in a second.
 
     `with AgentSession.borrow(module) as session` gives the kernel's own. It is replaced when it is gone, when the
