@@ -4,9 +4,8 @@ from lessons.broadcast.charts import ablation_chart, chunk_curve, methods_chart,
 from lessons.broadcast.exercises import attempts, check, check_function, diagnose, hint, show_suspects, solution
 from lessons.broadcast.exercises import suspects, why_faster
 from lessons.broadcast.plan import Sweep, Trial
-from lessons.broadcast.story import best_chunks, fastest, hidden, in_one_minute, memory_or_path, reports_gain
+from lessons.broadcast.story import best_chunks, fastest, hidden, in_one_minute, memory_or_path
 from lessons.broadcast.story import same_bytes, ways_apart
-from lessons.broadcast.tables import ablation, causes, chunk_sweep, ladder, least_times, least_times_table, methods
-from lessons.broadcast.tables import symptoms, timeline
+from lessons.broadcast.tables import ablation, chunk_sweep, least_times, least_times_table, methods, symptoms, timeline
 
 RECORDED = "h200x4/broadcast/sweep"

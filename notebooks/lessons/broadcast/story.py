@@ -13,7 +13,7 @@ from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.broadcast import tables
-from lessons.broadcast.theory import MEAN, NAMES
+from lessons.broadcast.theory import NAMES
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -79,19 +79,16 @@ def _differ(row: pd.Series, other: pd.Series) -> bool:
 
 
 def memory_or_path(table: pd.DataFrame) -> Markdown:
-    """Say which cause gains more from direct pageable to pipelined pinned; takes `causes`."""
-    if table.empty:
-        return verdict("**This run cannot separate the two causes**: it lacks one of the four times.")
-    pinning, path = table.set_index("order").loc[MEAN, ["pinning", "path"]]
-    more, less = ("Pinning", "the path") if pinning >= path else ("The path", "pinning")
-    gains = [units.times(gain) for gain in sorted((pinning, path), reverse=True)]
-    shown = table.rename(columns={"pinning": "gain by pinning", "path": "gain by the path", "together": "both"})
+    """Say what gains more: pinning what direct copies, or then the pipelined path; takes `ablation`."""
+    rows = table.set_index("method").reindex(["direct", "pipelined"])
+    pinning, path = rows.loc["direct", "pinning_gain"], rows.loc["pipelined", "path_gain"]
+    if not (pinning > 0 and path > 0):  # NaN where a time is missing
+        return verdict("**This run cannot separate the two causes**: it lacks one of the three times.")
+    more = "Pinning gains more than the path" if pinning > path else "The path gains more than pinning"
     if max(pinning, path) <= _SAME * min(pinning, path):
-        return verdict(f"**Pinning and the path gain the same**: {gains[0]} and {gains[1]}.", shown, summary=_ORDERS)
-    return verdict(f"**{more} gains more than {less}**: {gains[0]} against {gains[1]}.", shown, summary=_ORDERS)
-
-
-_ORDERS = "The gains in both orders, and their geometric means"
+        more = "Pinning and the path gain the same"
+    gains = f"direct is {units.times(pinning)} as fast from pinned memory, and pipelined then {units.times(path)}"
+    return verdict(f"**{more}**: {gains} as fast as that.")
 
 
 def hidden(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -125,16 +122,6 @@ def middle(rows: pd.DataFrame) -> tuple[int, int]:
     while high < len(near) - 1 and near[high + 1]:
         high += 1
     return counts[low], counts[high]
-
-
-def reports_gain(table: pd.DataFrame, printed: pd.DataFrame) -> Markdown:
-    """Say how much the path explains of the reports' gain from direct to pipelined; takes `causes` and `ladder`."""
-    gains = []
-    for _, rows in printed.groupby("report", sort=False):
-        seconds = rows.set_index("method")["seconds"]
-        gains.append(units.times(seconds["direct"] / seconds["pipelined"]))
-    path = units.times(table["path"].max())
-    return verdict(f"**From direct to pipelined the reports gain {listed(gains)}; the path explains at most {path}.**")
 
 
 def in_one_minute(run: Run, recorded: Run) -> Markdown:

@@ -12,7 +12,7 @@ from labkit.provenance import fact, made_from, of_run, of_source, sources
 from labkit.tables.published import report_names
 from labkit.theory import intervals
 from lessons.broadcast.plan import CHUNKED, METHODS, SHARED, WHOLE, Sweep
-from lessons.broadcast.theory import MEAN, NAMES, least_seconds
+from lessons.broadcast.theory import NAMES, least_seconds
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -86,25 +86,6 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
         }
     ).reset_index()
     return made_from(result, table)
-
-
-def causes(ablation_table: pd.DataFrame) -> pd.DataFrame:
-    """Return what pinning and what the path gain from direct pageable to pipelined pinned, in either order.
-
-    Columns: order, pinning, path, together (factors). The last row is the geometric mean of both orders: gains
-    multiply (Shapley's rule). Empty where one of the four times is missing.
-    """
-    seconds = ablation_table.set_index("method").reindex(["direct", "pipelined"])
-    pageable, pinned = seconds["pageable_seconds"], seconds["pinned_seconds"]
-    first = pageable["direct"] / pinned["direct"], pinned["direct"] / pinned["pipelined"]
-    second = pageable["pipelined"] / pinned["pipelined"], pageable["direct"] / pageable["pipelined"]
-    mean = tuple((factor * other) ** 0.5 for factor, other in zip(first, second, strict=True))
-    orders = {"pinning first": first, "path first": second, MEAN: mean}
-    table = pd.DataFrame(
-        [(order, *gains, gains[0] * gains[1]) for order, gains in orders.items()],
-        columns=["order", "pinning", "path", "together"],
-    )
-    return made_from(table.dropna(), ablation_table)
 
 
 def chunk_sweep(table: pd.DataFrame) -> pd.DataFrame:

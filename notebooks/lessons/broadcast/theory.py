@@ -10,7 +10,6 @@ NAMES = {
     "pipelined": "pipelined",
     "scatter_all_gather": "scatter + all-gather",
 }
-MEAN = "geometric mean of both orders"
 
 
 def least_seconds(method: str, size: float, gpus: int, chunks: int, host: float, nvlink: float) -> float:

@@ -108,21 +108,6 @@ def test_ablation_without_pinned_memory(tmp_path):
     assert table[["pinned_seconds", "pinning_gain", "path_gain"]].isna().all(axis=None)
 
 
-def test_two_causes_in_both_orders(run):
-    """Path first is another split of the same gain: 1.66 s / 0.42 s, then pinning; Shapley's rule takes the mean."""
-    table = broadcast.causes(broadcast.ablation(broadcast.methods(run))).set_index("order")
-    pageable = 0.42 + 0.04 / 128
-    assert table.loc["pinning first"].tolist() == pytest.approx([1.66 / 0.083, 0.083 / 0.0788, 1.66 / 0.0788])
-    assert table.loc["path first"].tolist() == pytest.approx([pageable / 0.0788, 1.66 / pageable, 1.66 / 0.0788])
-    mean = table.loc["geometric mean of both orders"]
-    assert mean["pinning"] == pytest.approx((1.66 / 0.083 * pageable / 0.0788) ** 0.5)
-    assert mean["pinning"] * mean["path"] == pytest.approx(1.66 / 0.0788)
-
-
-def test_without_pinned_memory_there_is_one_cause(tmp_path):
-    assert broadcast.causes(broadcast.ablation(broadcast.methods(small_broadcast(tmp_path / "run")))).empty
-
-
 def test_chunk_sweep_keeps_the_chunked_methods(run):
     table = broadcast.chunk_sweep(broadcast.methods(run))
     assert set(table["method"]) == {"pipelined", "scatter_all_gather"}
@@ -135,7 +120,7 @@ def test_chunk_sweep_keeps_the_chunked_methods(run):
 
 def test_ladder_reads_the_published_figures(run):
     """One copy is pipelined's: pageable about 10 GB/s, pinned 54. Of the ladder broadcast3 alone fits pinned."""
-    table = broadcast.ladder(published("broadcast"), broadcast.methods(run))
+    table = tables.ladder(published("broadcast"), broadcast.methods(run))
     assert 9 < fact(table, "pageable") < 12
     assert fact(table, "pinned") == pytest.approx(SIZE / 0.0788 / 1e9)
     assert dict(zip(table["method"], table["nearest_memory"], strict=True)) == {
