@@ -140,6 +140,7 @@ COLOURS = """() => [getComputedStyle(document.body).backgroundColor,
   .map(text => text.match(/\\d+/g).map(Number))"""
 
 
+@pytest.mark.slow
 @NEEDS_CHROMIUM
 def test_a_notebooks_page_is_dark_where_the_reader_prefers_it(folder):
     _, report = run(folder, "00")

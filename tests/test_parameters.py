@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,18 +45,21 @@ def machine(monkeypatch):
     return shows
 
 
-def python_cells(path):
-    """Return the code cells that Python itself can read."""
-    return [cell for cell in code(nbformat.read(path, as_version=4)) if not is_answer(cell)]
+@cache
+def trees(path):
+    """Return the code cells that Python itself can read, each with its tree."""
+    cells = [cell for cell in code(nbformat.read(path, as_version=4)) if not is_answer(cell)]
+    return [(cell, ast.parse(cell.source)) for cell in cells]
 
 
+@cache
 def plan_calls(tree):
     """Return the calls that make a plan of a size: `lab.Sweep.sized(...)`."""
     return [call for call in ast.walk(tree) if isinstance(call, ast.Call) and called(call) == "sized"]
 
 
-def names_in(*trees):
-    return {name.id for tree in trees for name in ast.walk(tree) if isinstance(name, ast.Name)}
+def names_in(*nodes):
+    return {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
 def plans_of(path, **parameters):
@@ -64,13 +68,12 @@ def plans_of(path, **parameters):
     Gives each plan with the source of the call that made it.
     """
     names, made = {}, []
-    for cell in python_cells(path):
+    for cell, _tree in trees(path):
         if "check_parameters(" in cell.source or "parameters" in tags(cell):
             exec(cell.source, names)
             names |= parameters if "parameters" in tags(cell) else {}
-    trees = [ast.parse(cell.source) for cell in python_cells(path)]
-    needed = names_in(*(call for tree in trees for call in plan_calls(tree)))
-    for statement in (statement for tree in trees for statement in tree.body):
+    needed = names_in(*(call for _cell, tree in trees(path) for call in plan_calls(tree)))
+    for statement in (statement for _cell, tree in trees(path) for statement in tree.body):
         for call in plan_calls(statement):
             made.append((eval(ast.unparse(call), names), ast.unparse(call)))
         if isinstance(statement, ast.Assign) and names_in(*statement.targets) & needed - {*names}:
@@ -80,15 +83,15 @@ def plans_of(path, **parameters):
 
 @every_notebook
 def test_every_plan_of_a_notebook_is_told_gpus_and_seeds(path):
-    for cell in python_cells(path):
-        for call in plan_calls(ast.parse(cell.source)):
+    for _cell, tree in trees(path):
+        for call in plan_calls(tree):
             assert {"gpus", "seeds"} <= {keyword.arg for keyword in call.keywords}, ast.unparse(call)
 
 
 @every_notebook
 def test_whatever_else_launches_at_a_size_is_told_gpus(path):
-    for cell in python_cells(path):
-        calls = [call for call in ast.walk(ast.parse(cell.source)) if isinstance(call, ast.Call)]
+    for cell, tree in trees(path):
+        calls = [call for call in ast.walk(tree) if isinstance(call, ast.Call)]
         told = [{keyword.arg for keyword in call.keywords} for call in calls]
         assert all("gpus" in names for names in told if "size" in names), cell.source
 

@@ -100,6 +100,7 @@ def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
     assert not psutil.pid_exists(agent)
 
 
+@pytest.mark.slow
 def test_a_renewed_agent_has_replaced_the_one_before():
     launch(Faults())
     agent = AgentSession._current.process.pid

@@ -40,6 +40,7 @@ def test_a_lesson_reads_the_count_of_its_reports_unless_the_lab_says_why_not():
     assert sharding.RECORDED.nearest("links", gpus=8) == "h200x4/sharding/links"
 
 
+@pytest.mark.slow
 def test_no_target_of_four_gpus_is_without_a_run():
     table = scorecard()
     assert list(table.columns) == ["lab", "target", "measured", "goal", "unit", "met", "machine", "run", "reason"]
