@@ -71,10 +71,10 @@ grade: $(READY)  ## grade all students, each answer in a confined process (DIR=s
 data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 13; without it: made images)
 	@$(PY) -m labkit.tools.images $(ARGS)
 
-scorecard: $(READY)  ## what the recorded runs reach, target by target, as CSV
+scorecard: $(READY)  ## what the recorded runs reach of each goal, as CSV
 	@$(PY) -m labkit.tools.scorecard
 
-bench: $(READY)  ## measure this machine's own targets
+bench: $(READY)  ## measure what a launch costs on this machine
 	@$(PY) -m labkit.tools.bench $(ARGS)
 
 lint: $(READY)  ## check style and formatting of code and notebooks, and the types of labkit and lessons

@@ -15,7 +15,7 @@ from labkit.tables.measures import Measure, Measured, measures_of
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-COLUMNS = ["lab", "target", "measured", "goal", "unit", "met", "reason"]
+COLUMNS = ["lab", "figure", "measured", "goal", "unit", "met", "reason"]
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "≤": operator.le,
     "≥": operator.ge,
@@ -40,7 +40,7 @@ def is_met(measure: Measure, reached: Measured | None) -> bool | str:
 
 
 def goals_table(lab: str, reached: Iterable[tuple[Measure, Measured | None]]) -> pd.DataFrame:
-    """Return goals beside what was reached, a row each: lab, target, measured (three decimals), goal, unit, met.
+    """Return goals beside what was reached, a row each: lab, figure, measured (three decimals), goal, unit, met.
 
     Where three decimals would show the goal itself for a figure beside it, there are more. `reason` is told of a miss.
     """
@@ -68,7 +68,7 @@ def _rounded(measure: Measure, reached: Measured | None) -> float:
 
 
 def scorecard_of(run: Run) -> pd.DataFrame:
-    """Return the goals of the run's lesson that the run measures: lab, target, measured, goal, unit, met, reason.
+    """Return the goals of the run's lesson that the run measures: lab, figure, measured, goal, unit, met, reason.
 
     Goals are about GPUs, there are no rows for a run on CPU processes; those of links between nodes are not.
     """

@@ -1,6 +1,6 @@
 """Commands behind make targets, and two for whoever writes notebooks.
 
-scorecard.py  what the recorded runs reach, target by target
+scorecard.py  what the recorded runs reach of each goal
 bench.py      what launch() costs beside torchrun
 images.py     fetches CIFAR-10 (make data)
 work.py       the student's copies (make lab, make reset)

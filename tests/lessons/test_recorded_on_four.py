@@ -1,4 +1,4 @@
-"""The runs that are recorded on four GPUs: whole, of their plans, and with a verdict for every target of four GPUs."""
+"""The runs that are recorded on four GPUs: whole, of their plans, and with a verdict for every goal of four GPUs."""
 
 import pandas as pd
 import pytest
@@ -14,10 +14,10 @@ LABS = (collectives, ddp_fsdp, ddp_from_scratch, optimizer_sharding, sharding)
 
 
 def cards(lab):
-    """Return the verdicts of all recorded runs of a lab, as text, by target."""
+    """Return the verdicts of all recorded runs of a lab, as text, by goal."""
     table = pd.concat(scorecard_of(replay(path)) for path in lab.RECORDED.all())
-    assert not table["target"].duplicated().any(), "one target, one figure"
-    return table.set_index("target")["met"].map(str)
+    assert not table["figure"].duplicated().any(), "one goal, one figure"
+    return table.set_index("figure")["met"].map(str)
 
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.__name__)
@@ -41,17 +41,17 @@ def test_a_lesson_reads_the_count_of_its_reports_unless_the_lab_says_why_not():
 
 
 @pytest.mark.slow
-def test_no_target_of_four_gpus_is_without_a_run():
+def test_no_goal_of_four_gpus_is_without_a_run():
     table = scorecard()
-    assert list(table.columns) == ["lab", "target", "measured", "goal", "unit", "met", "machine", "run", "reason"]
+    assert list(table.columns) == ["lab", "figure", "measured", "goal", "unit", "met", "machine", "run", "reason"]
     assert table.loc[table["measured"].notna(), "run"].map(lambda name: (RECORDED / name / "plan.json").exists()).all()
-    listed = set(table.loc[table["lab"] == "broadcast", "target"])
+    listed = set(table.loc[table["lab"] == "broadcast", "figure"])
     assert listed == {measure.name for measure in measures_of("broadcast") if measure.comparison}
-    four = table[table["target"].str.contains("4 GPUs")]
+    four = table[table["figure"].str.contains("4 GPUs")]
     assert len(four) >= 30 and four["measured"].notna().all(), four[four["measured"].isna()]
     for lab in ("ddp_fsdp", "sharding"):
         expected = {one.name for one in measures_of(lab) if one.comparison and "4 GPUs" in one.name}
-        assert expected and expected <= set(four["target"])
+        assert expected and expected <= set(four["figure"])
     missed = table[table["met"].isin([False])]
     assert len(missed) >= 10 and missed["reason"].str.len().min() > 10, "each miss says what is known of it"
     assert not table[table["met"].isin([True])]["reason"].any()
@@ -65,14 +65,14 @@ def test_verdicts_on_four_gpus():
         "DDP's rate ÷ rate alone, 4 GPUs, batch 16",
         "fastest setting ÷ first (float32, unfused AdamW), 4 GPUs",
     }
-    assert {target for target, verdict in met.items() if verdict == "False"} == host_bound
+    assert {figure for figure, verdict in met.items() if verdict == "False"} == host_bound
     met = cards(sharding)
     assert {met[f"{name}: one GPU's rate kept on 4 GPUs"] for name in ("DDP", "FSDP, full")} == {OPEN}
     met = cards(ddp_from_scratch)
     assert met["bucketed's step over torch's DDP's, 4 GPUs"] == OPEN
     assert met["step of the best size over torch's DDP's, 4 GPUs"] == "True"
     for lab in (collectives, optimizer_sharding):
-        four = {target: verdict for target, verdict in cards(lab).items() if "4 GPUs" in target}
+        four = {figure: verdict for figure, verdict in cards(lab).items() if "4 GPUs" in figure}
         assert set(four.values()) <= {"True", OPEN} and len(four) >= 7, lab.__name__
 
 

@@ -55,7 +55,7 @@ def test_goals_are_about_gpus(tmp_path):
     assert scorecard_of(small_broadcast(tmp_path / "small")).empty
     full = scorecard_of(broadcast_run(tmp_path / "full"))
     goals = [one.name for one in measures_of("broadcast") if one.comparison]
-    assert full["target"].tolist() == goals
+    assert full["figure"].tolist() == goals
 
 
 def test_a_measure_of_so_many_gpus_is_not_shown_by_another_run(tmp_path):

@@ -178,7 +178,7 @@ def test_one_check_flags_the_published_launches_and_our_own_and_passes_what_was_
 def test_the_scorecard_holds_goals_met_and_missed():
     runs = map(replay, attention.RECORDED.values())
     rows = [row for run in runs for row in scorecard_of(run).itertuples()]
-    card, measured = ({row.target: getattr(row, name) for row in rows} for name in ("met", "measured"))
+    card, measured = ({row.figure: getattr(row, name) for row in rows} for name in ("met", "measured"))
     assert measured["launched over SDPA-flash, where it is slowest"] == pytest.approx(2.113), "hopper's, not flash's"
     both = {f"forward + backward, {shape}, causal" for shape in ("N 16 384, d 64", "N 4 096, d 64", "N 16 384, d 128")}
     missed = {*both, "launched over SDPA-flash, where it is slowest"}

@@ -170,7 +170,7 @@ def test_an_operator_never_has_more_time_than_its_step(recorded):
 
 
 def test_recorded_runs_reach_every_goal(recorded):
-    cards = [scorecard_of(run).set_index("target")["met"] for run in recorded.values()]
+    cards = [scorecard_of(run).set_index("figure")["met"] for run in recorded.values()]
     met = {name: reached for card in cards for name, reached in card.items()}
     assert met == {one.name: True for one in measures_of("benchmarking") if one.comparison}
 

@@ -49,7 +49,7 @@ def test_the_verdict_on_lines_follows_the_share(folder, share, part):
     run = made.messages_run(folder / f"share{share}", share)
     said = lab.lines_are_rates(lab.two_lines(run)).data
     assert part in said and "say nothing about GPUs" in said
-    met = scorecard_of(run).set_index("target")["met"]
+    met = scorecard_of(run).set_index("figure")["met"]
     assert [met[f"line between nodes, from the rate set, {rate} Mbit/s"] for rate in (300, 100)] == [share == 0.95] * 2
     assert met["bytes of a flat over a hierarchical all-reduce, off theory"]
 

@@ -203,7 +203,7 @@ def test_symptoms(tmp_path):
 )
 def test_scorecard(tmp_path, changed, status, measured, met):
     card = scorecard_of(broadcast_run(tmp_path / "run", H200_SECONDS | changed, status=status))
-    assert list(card.columns) == ["lab", "target", "measured", "goal", "unit", "met", "reason"]
+    assert list(card.columns) == ["lab", "figure", "measured", "goal", "unit", "met", "reason"]
     assert card["measured"].tolist() == pytest.approx(measured, abs=6e-4)
     assert card["met"].tolist() == met
 
@@ -211,7 +211,7 @@ def test_scorecard(tmp_path, changed, status, measured, met):
 def test_a_run_without_the_compared_methods_compares_none(tmp_path):
     few = {key: seconds for key, seconds in H200_SECONDS.items() if key[0] in ("links", "direct")}
     card = scorecard_of(broadcast_run(tmp_path / "run", few, gpus=2))
-    assert card["target"].tolist() == ["settings with a wrong copy"]
+    assert card["figure"].tolist() == ["settings with a wrong copy"]
 
 
 def test_two_gpus_have_no_goal_that_only_four_host_links_can_reach(tmp_path):

@@ -187,7 +187,7 @@ def test_each_fault_is_caught_by_its_own_number_and_nothing_right_is(tmp_path):
 
 def met(run):
     card = scorecard_of(run)
-    return dict(zip(card["target"], card["met"], strict=True))
+    return dict(zip(card["figure"], card["met"], strict=True))
 
 
 @pytest.mark.parametrize(

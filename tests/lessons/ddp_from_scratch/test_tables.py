@@ -154,7 +154,7 @@ def test_a_goal_inside_the_spread_is_open(tmp_path):
 
 def test_scorecard(tmp_path):
     good = scorecard_of(implementations_run(tmp_path / "good"))
-    assert good["target"].str.len().max() <= 50
+    assert good["figure"].str.len().max() <= 50
     assert good["measured"].tolist() == pytest.approx([1.01, 0], abs=1e-3)
     assert good["met"].all()
     bad = scorecard_of(implementations_run(tmp_path / "bad", step_ms={"bucketed": 100}, extra_call=1))
@@ -166,7 +166,7 @@ def test_scorecard(tmp_path):
     assert scorecard_of(equality_run(tmp_path / "equal"))["met"].all()
     assert scorecard_of(trial_run(tmp_path / "trial")).empty
     without = scorecard_of(implementations_run(tmp_path / "without", strategies=("none", "bucketed")))
-    assert without["target"].tolist() == ["strategies with unexpected calls, 2 GPUs"], (
+    assert without["figure"].tolist() == ["strategies with unexpected calls, 2 GPUs"], (
         "there is nothing to compare with"
     )
     assert scorecard_of(implementations_run(tmp_path / "cpu", device="cpu")).empty

@@ -91,7 +91,7 @@ def test_what_is_sent_is_held_against_the_formula(tmp_path):
 
 
 def met(card):
-    return dict(zip(card["target"], card["met"], strict=True))
+    return dict(zip(card["figure"], card["met"], strict=True))
 
 
 def test_scorecard(tmp_path):
@@ -110,7 +110,7 @@ def test_scorecard(tmp_path):
     assert not bad["met"].any()
     assert bad["measured"].tolist()[2:4] == pytest.approx([12, 16])
     two = scorecard_of(strategies_run(tmp_path / "two", gpus=2))
-    assert not two["target"].str.contains("415|float32").any(), "the rate is that of four GPUs"
+    assert not two["figure"].str.contains("415|float32").any(), "the rate is that of four GPUs"
 
 
 def test_scorecards_of_other_plans(tmp_path):

@@ -72,11 +72,11 @@ def test_steps(runs):
 
 def test_scorecard(runs, tmp_path):
     assert scorecard_of(runs["memory"])["met"].all()
-    bad = scorecard_of(runs["full"]).set_index("target")
+    bad = scorecard_of(runs["full"]).set_index("figure")
     for target in ("fullest rank's states over 1/N", "updates that do not send parameters once"):
         assert not bad.loc[f"{target}, 2 GPUs", "met"]
     assert not bad.loc["largest unexplained share of a peak, 2 GPUs", "met"]
-    card = scorecard_of(runs["steps"]).set_index("target")
+    card = scorecard_of(runs["steps"]).set_index("figure")
     assert card.loc["adamw, foreach: update over torch's faster one", "measured"] == 0.5
     assert card["met"].all()
     slow = steps_run(tmp_path / "slow", TIMES | {"sharded": (144.0, 39.0, 18.0)}, spread=0.001)
@@ -120,7 +120,7 @@ def test_a_point_that_is_not_complete_is_left_out(tmp_path, parts):
 
 def test_a_time_as_good_as_the_goal_is_open(tmp_path):
     near = TIMES | {"sharded": (137.0, 38.2, 18.4)}
-    card = scorecard_of(steps_run(tmp_path / "near", near)).set_index("target")
+    card = scorecard_of(steps_run(tmp_path / "near", near)).set_index("figure")
     assert card.loc["adamw, foreach: update over torch's faster one", "met"] == "open"
-    quiet = scorecard_of(steps_run(tmp_path / "quiet", near, spread=0.0)).set_index("target")
+    quiet = scorecard_of(steps_run(tmp_path / "quiet", near, spread=0.0)).set_index("figure")
     assert quiet.loc["adamw, foreach: update over torch's faster one", "met"] == False  # noqa: E712

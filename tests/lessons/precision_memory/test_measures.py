@@ -14,7 +14,7 @@ def runs():
 
 
 def test_recorded_runs_reach_every_goal(runs):
-    cards = [scorecard_of(run).set_index("target")["met"] for run in runs.values()]
+    cards = [scorecard_of(run).set_index("figure")["met"] for run in runs.values()]
     met = {name: reached for card in cards for name, reached in card.items()}
     assert met == {one.name: True for one in measures_of("precision_memory") if one.comparison}
 

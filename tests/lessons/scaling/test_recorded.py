@@ -44,7 +44,7 @@ def test_messages_besides_gradients(runs):
 
 
 def test_goals_are_met_as_recorded(runs):
-    met = {target: met for run in runs.values() for target, met in scorecard_of(run).set_index("target")["met"].items()}
+    met = {figure: met for run in runs.values() for figure, met in scorecard_of(run).set_index("figure")["met"].items()}
     assert len(met) == 6
     assert {target for target, reached in met.items() if not reached} == MISSED
 

@@ -155,15 +155,15 @@ def test_every_seed_counts(tmp_path):
 
 def test_goals_are_met_missed_or_open(tmp_path):
     def efficiency(run):
-        card = scorecard_of(run).set_index("target")
+        card = scorecard_of(run).set_index("figure")
         met = card.loc["efficiency at 2 GPUs, 512 images per GPU, device loader", "met"]
         return met if met == OPEN else bool(met)
 
     assert efficiency(epochs_run(tmp_path / "good", step_ms=0.1)) is True
     assert efficiency(epochs_run(tmp_path / "bad", serial=0.5)) is False
     assert efficiency(epochs_run(tmp_path / "near", step_ms=0.0, serial=0.052)) == OPEN
-    rest = scorecard_of(epochs_run(tmp_path / "rest", rest=0.05)).set_index("target")["met"]
+    rest = scorecard_of(epochs_run(tmp_path / "rest", rest=0.05)).set_index("figure")["met"]
     assert not rest["largest part of an epoch that nothing explains"]
-    card = scorecard_of(communication_run(tmp_path / "steps", trace=3.0)).set_index("target")["met"]
+    card = scorecard_of(communication_run(tmp_path / "steps", trace=3.0)).set_index("figure")["met"]
     assert card.tolist() == [False, True]
     assert scorecard_of(epochs_run(tmp_path / "cpu", device="cpu", gpus=2)).empty

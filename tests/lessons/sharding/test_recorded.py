@@ -79,7 +79,7 @@ def test_scorecards(runs):
     assert shown == {"strategies", "ladder", "batches", "profiles", "trial"}
     card = pd.concat([cards[name] for name in shown])
     assert card["measured"].notna().all() and set(card["lab"]) == {"sharding"}
-    met = card.set_index("target")["met"]
+    met = card.set_index("figure")["met"]
     assert met[met.index.str.contains("unexplained|collectives that|largest error")].all(), met
     assert cards["profiles"]["met"].tolist() == (sharding.overlap(runs["profiles"])["apart_points"] <= 3).tolist()
 

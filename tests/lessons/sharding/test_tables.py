@@ -159,7 +159,7 @@ def test_equality_is_the_worst_ranks_and_symptoms_are_rank_0s(tmp_path):
 
 
 def test_measures(tmp_path, scaled):
-    met = scorecard_of(scaled).set_index("target")["met"]
+    met = scorecard_of(scaled).set_index("figure")["met"]
     assert met.all() and met.index.str.contains("one GPU's rate kept on 2 GPUs").sum() == 2
 
     def close(point):

@@ -100,8 +100,8 @@ def test_launch_scorecard(tmp_path, knobs, measured, met):
 
 def test_a_run_of_the_node_s_card_compares_no_ways_and_has_no_launch_target(tmp_path):
     assert scorecard_of(cost_run(tmp_path / "card", ways=("launch",))).empty
-    (target,) = scorecard_of(cost_run(tmp_path / "two", ways=("launch", "sweep")))["target"]
-    assert "sweep" in target
+    (figure,) = scorecard_of(cost_run(tmp_path / "two", ways=("launch", "sweep")))["figure"]
+    assert "sweep" in figure
 
 
 def test_scorecard_of_all_labs(tmp_path):
