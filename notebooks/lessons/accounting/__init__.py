@@ -1,7 +1,6 @@
 """Lab 12, accounting: does it fit, and is it compute-bound? Pen, paper and exact units, before anything runs."""
 
-from lessons.accounting.charts import batch_chart, devices_chart, fit_chart, machines_chart, measured_chart, parts_chart
-from lessons.accounting.charts import splits_chart
+from lessons.accounting.charts import batch_chart, devices_chart, fit_chart, machines_chart, parts_chart, splits_chart
 from lessons.accounting.exercises import accounts, attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.accounting.exercises import why_one_unit
 from lessons.accounting.explorer import explore

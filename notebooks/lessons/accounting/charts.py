@@ -1,4 +1,4 @@
-"""Tables → figures: bytes beside devices, who fits where, what bounds the speed by batch, and what was measured."""
+"""Tables → figures: bytes beside devices, who fits where, and what bounds the speed by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from labkit.charts.ledgers import held_bars
 from labkit.charts.parts import BAR, bars, beside, guess_line, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.sizes import GB, GIB
 
 if TYPE_CHECKING:
@@ -244,7 +243,6 @@ def splits_chart(table: pd.DataFrame) -> Figure:
     return canvas.finish(figure, fact(table, "source"))
 
 
-_COLORS = {"fsdp_full": canvas.SERIES[2], "fsdp_grad": canvas.SERIES[1]}
 _LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[3], "ICI": canvas.SERIES[6]}
 
 
@@ -262,39 +260,5 @@ def machines_chart(table: pd.DataFrame) -> Figure:
     ax.set_xlim(0, 1.5 * table["tokens"].max())
     ax.set(xlabel="tokens per device")
     ax.set_title("Least batch at which FSDP is compute-bound")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, fact(table, "source"))
-
-
-def measured_chart(table: pd.DataFrame) -> Figure:
-    """Share of a single GPU's speed by tokens per GPU: datasheets' bound, parts added up, and what was measured."""
-    from matplotlib.ticker import PercentFormatter
-
-    figure, ax = canvas.canvas(height=4.2)
-    for strategy, group in table.groupby("strategy", sort=False):
-        color, last = _COLORS[strategy], group.iloc[-1]
-        tokens = np.geomspace(100, 1.5 * table["tokens"].max(), 200)
-        if np.isfinite(last["bound_tokens"]):
-            ax.plot(tokens, np.minimum(1, tokens / last["bound_tokens"]), color=color, lw=1.5)
-        ax.plot(group["tokens"], group["added"], color=color, marker="_", ms=14, mew=2.2, ls="none")
-        ax.errorbar(
-            group["tokens"],
-            group["efficiency"],
-            yerr=group["spread"],
-            color=color,
-            fmt="o",
-            ms=7,
-            capsize=3,
-            label=STRATEGY_LABELS.get(strategy, strategy),
-        )
-    ax.plot([], [], color=canvas.QUIET, lw=1.5, label="datasheets")
-    ax.plot([], [], color=canvas.QUIET, marker="_", ms=14, mew=2.2, ls="none", label="parts added up")
-    ax.plot([], [], color=canvas.QUIET, marker="o", ms=7, ls="none", label="measured")
-    canvas.logarithmic(ax.xaxis)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_ylim(0, 1.08)
-    ax.set(xlabel="tokens per GPU and micro-batch", ylabel="speed per GPU, % of one GPU alone")
-    ax.set_title(f"GPT-2 Large on {fact(table, 'ranks')} GPUs: bound and measured")
-    ax.grid(True)
     canvas.legend_above(ax)
     return canvas.finish(figure, fact(table, "source"))

@@ -153,35 +153,44 @@ def turned_knobs(knobs: pd.DataFrame) -> Markdown:
 
 
 def bound_enough(table: pd.DataFrame) -> Markdown:
-    """Say whether every setting above the datasheets' bound kept its speed, and whether its parts explain it.
+    """Show each setting beside its bounds; say whether all above the datasheets' kept their speed, and if not, why not.
 
     Takes `measured`.
     """
-    above = table[table["tokens"] > table["bound_tokens"]]
-    short = above[above["efficiency"] < _FULL]
+    share = "% of one GPU alone"
     shown = pd.DataFrame(
         {
             "strategy": table["strategy"].map(lambda name: STRATEGY_NAMES.get(name, name)),
             "tokens per GPU and micro-batch": table["tokens"].map(units.count),
-            "bound, tokens": [units.count(round(bound)) if isfinite(bound) else "–" for bound in table["bound_tokens"]],
-            "× the bound": (table["tokens"] / table["bound_tokens"]).round(1),
-            "speed kept": table["efficiency"].map(units.percent),
-            "by its parts": table["added"].map(units.percent),
+            "datasheets' bound, tokens": [
+                units.count(round(bound)) if isfinite(bound) else "–" for bound in table["bound_tokens"]
+            ],
+            "× the bound": (table["tokens"] / table["bound_tokens"]).astype(object).fillna("–"),
+            f"its parts added up, {share}": 100 * table["added"],
+            f"measured, {share}": [
+                f"{units.number(100 * row.efficiency)} ± {units.number(100 * row.spread, 2)}"
+                for row in table.itertuples()
+            ],
         }
     )
+    return Markdown(f"{as_table(shown)}\n\n{verdict(_said_of_bound(table)).data}")
+
+
+def _said_of_bound(table: pd.DataFrame) -> str:
+    above = table[table["tokens"] > table["bound_tokens"]]
+    short = above[above["efficiency"] < _FULL]
     if table["bound_tokens"].isna().all():
-        return verdict("No datasheet is known for this machine, so it has no bound.", shown)
+        return "No datasheet is known for this machine, so it has no bound."
     if above.empty:
-        return verdict("All settings ran below the bound.", shown)
+        return "All settings ran below the bound."
     if short.empty:
-        return verdict(f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more.", shown)
+        return f"**The bound was enough**: above it every setting keeps {units.percent(_FULL)} or more."
     beyond = (short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)).any()
     cause = "Their parts add up to that."
     if beyond:
         cause = "A step takes longer than its parts add up to: a host that is late would be in none of them."
-    share = units.percent(_FULL)
-    kept = f"{len(short)} of {len(above)} settings above it keep less than {share}"
-    return verdict(f"**The bound is not sufficient: {kept}.** {cause}", shown)
+    kept = f"{len(short)} of {len(above)} settings above it keep less than {units.percent(_FULL)}"
+    return f"**The bound is not sufficient: {kept}.** {cause}"
 
 
 def derived(published: pd.DataFrame) -> Markdown:

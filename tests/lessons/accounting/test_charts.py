@@ -6,8 +6,7 @@ from figures import checked
 from made import CPU, gpu_node
 
 from labkit.course.predictions import Prediction
-from labkit.engine.recordings import replay
-from lessons import accounting, sharding
+from lessons import accounting
 from lessons.accounting.theory import MODELS, Mesh
 
 
@@ -68,12 +67,3 @@ def test_machines_chart(node):
     figure = checked(accounting.machines_chart(table))
     (ax,) = figure.axes
     assert sum("(here)" in label.get_text() for label in ax.get_yticklabels()) == table["here"].sum()
-
-
-def test_measured_chart():
-    table = accounting.measured(*(replay(sharding.RECORDED[name]) for name in ("strategies", "links")))
-    figure = checked(accounting.measured_chart(table))
-    assert "2 GPUs" in figure.axes[0].get_title(loc="left")
-    unknown = table.assign(bound_tokens=float("nan"))
-    unknown.attrs = table.attrs
-    checked(accounting.measured_chart(unknown))

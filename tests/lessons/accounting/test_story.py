@@ -1,5 +1,6 @@
 """Lab 12's verdicts: each claim where its table has it, and the opposite where the table has the opposite."""
 
+import made
 import pytest
 from made import CPU, gpu_node
 
@@ -97,3 +98,12 @@ def test_a_bound_is_enough_or_not(trained):
     assert "bound was enough" in accounting.bound_enough(made_from(trained, efficiency=0.97)).data
     assert "below the bound" in accounting.bound_enough(made_from(trained, bound_tokens=1e9)).data
     assert "No datasheet" in accounting.bound_enough(made_from(trained, bound_tokens=float("nan"))).data
+
+
+def test_each_setting_stands_beside_its_bounds():
+    one = {"strategy": "fsdp_full", "tokens": 8192, "bound_tokens": 500.0, "added": 0.845}
+    table = made.table(*[(*one.values(), 0.52, 0.045)], columns=[*one, "efficiency", "spread"])
+    said = accounting.bound_enough(table).data
+    assert "| FSDP full | 8 192 | 500 | 16.4 | 84.5 | 52.0 ± 4.5 |" in said and "<details>" not in said
+    unknown = accounting.bound_enough(made_from(table, bound_tokens=float("nan"))).data
+    assert "| 8 192 | – | – | 84.5 |" in unknown
