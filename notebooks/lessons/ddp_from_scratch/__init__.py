@@ -1,8 +1,7 @@
 """Lab 10, ddp_from_scratch: four ways to average gradients, and how much of the sending backward can hide."""
 
 from labkit.engine.recordings import Recordings
-from lessons.ddp_from_scratch.charts import breakdown_chart, buckets_chart, flights_chart, published_chart, steps_chart
-from lessons.ddp_from_scratch.charts import trace_chart
+from lessons.ddp_from_scratch.charts import breakdown_chart, buckets_chart, flights_chart, steps_chart, trace_chart
 from lessons.ddp_from_scratch.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.ddp_from_scratch.exercises import why_not_smaller
 from lessons.ddp_from_scratch.explorer import explore

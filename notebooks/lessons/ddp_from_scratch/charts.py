@@ -1,4 +1,4 @@
-"""Steps by strategy, buckets drawn against backward, the sweep over bucket sizes, and what a report printed."""
+"""Steps by strategy, buckets drawn against backward, and the sweep over bucket sizes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ from lessons.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-_PRINTED = {  # the report's name → the strategy, if the report makes clear which one, and our name
-    "naive": ("naive", "naive"),
-    "flat": ("flat", "flat"),
-    "overlap_individual": ("overlapped", "overlapped"),
-    "individual": ("naive", "naive, timed again"),
-    "individual (bucket experiment)": ("", "individual gradients, in the bucket experiment"),
-    "bucketed": ("bucketed", "bucketed"),
-}
-_PRINTED_LABEL = "published, 2 × H100"
 
 
 def steps_chart(*tables: pd.DataFrame) -> Figure:
@@ -63,38 +53,6 @@ def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
 def _label(row: Any) -> str:
     """Return a strategy's name; of the bucketed one with its size."""
     return NAMES[row.strategy] + (f",\n{row.bucket_mb:g} MiB" if row.strategy == "bucketed" else "")
-
-
-def _printed_ms(published: pd.DataFrame) -> pd.Series:
-    """Return the printed steps in ms; NaN where a report prints a word, such as "OOM"."""
-    return 1e3 * pd.to_numeric(published["step_seconds"], errors="coerce")
-
-
-def published_chart(published: pd.DataFrame, *recorded: pd.DataFrame) -> Figure:
-    """A mark per printed step; the band lies between the two printed steps of one configuration, naive.
-
-    `recorded`: steps of our runs of one total batch and several numbers of positions, each with a mark of its own;
-    their buckets have another size than the printed ones.
-    """
-    steps_ms, names = _printed_ms(published), published["implementation"]
-    sizes = published["bucket_mb"].map(lambda mb: f", {mb:g} MB", na_action="ignore").fillna("")
-    figure, ax = canvas.canvas(height=1.4 + 0.34 * len(published))
-    places = parts.rows(ax, list(names.map(lambda name: _PRINTED[name][1]) + sizes))
-    repeated = names.map(lambda name: _PRINTED[name][0]) == "naive"
-    band = "between two printed steps of one configuration, naive"
-    ax.axvspan(steps_ms[repeated].min(), steps_ms[repeated].max(), color=canvas.HAIRLINE, label=band)
-    ax.plot(steps_ms, places, "^", ms=8, color=canvas.PUBLISHED, label=_PRINTED_LABEL)
-    strategies = [_PRINTED[name][0] if name in ("naive", "flat", "overlap_individual") else "" for name in names]
-    for table, marker in zip(recorded, ("o", "s"), strict=False):
-        ours = table.drop_duplicates("strategy").set_index("strategy")["step_ms"].reindex(strategies)
-        label = f"recorded, 2 × H200, {fact(table, 'positions')} positions"
-        ax.plot(ours, places, marker, ms=6, color=canvas.RECORDED, label=label)
-    for place, step_ms, printed in zip(places, steps_ms, published["step_seconds"], strict=True):
-        failed = "out of memory" if printed == "OOM" else str(printed)
-        parts.beside(ax, *((step_ms, place, units.number(step_ms)) if pd.notna(step_ms) else (0, place, failed)))
-    ax.set(xlabel="ms per step", title="As printed, and our recorded steps", xlim=(0, 1.12 * steps_ms.max()))
-    canvas.legend_above(ax, columns=2)
-    return canvas.finish(figure, sources(published, *recorded))
 
 
 def flights_chart(

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 
 from labkit.course.predictions import Prediction
 from labkit.engine.recordings import replay
-from labkit.tables.published import published
 from lessons import ddp_from_scratch as ddp
 from lessons.ddp_from_scratch.theory import Overhead
 
@@ -82,10 +81,3 @@ def test_profile_charts(recorded):
     spans = [ddp.trace_spans(recorded["profiles"], name) for name in ("naive", "bucketed")]
     checked(ddp.trace_chart(*spans, names=ddp.NAMES, own_axes=True))
     checked(ddp.breakdown_chart(*2 * [ddp.profile(recorded["profiles"])], names=ddp.NAMES))
-
-
-def test_published_chart(tmp_path):
-    run = implementations_run(tmp_path / "run")
-    (ax,) = checked(ddp.published_chart(published("ddp_from_scratch"), ddp.implementations(run))).axes
-    ours = ax.lines[1].get_xdata()
-    assert sum(one == one for one in ours) == 3, "naive, flat and overlapped: our buckets have another size"
