@@ -1,7 +1,7 @@
 """Lab 04, ddp_fsdp: BERT replicated or sharded; what does a rank hold, what does it send, and what does that cost?"""
 
 from labkit.engine.recordings import Recordings
-from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, per_sample_chart, strategies_chart, zero_chart
+from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, strategies_chart
 from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_so_little
 from lessons.ddp_fsdp.plan import BY_HAND, ZERO_RUNS, AsReported, Knobs, Strategies, Trial, Zero, installed, zero_plans
 from lessons.ddp_fsdp.story import collectives_agree, costs, features, in_one_minute, knobs_gain, ledger_holds

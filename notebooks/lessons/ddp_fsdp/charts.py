@@ -9,7 +9,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.parts import Layer, run_panels
-from labkit.provenance import fact, is_recorded, sources
+from labkit.provenance import fact, sources
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _HOLLOW: Any = {"marker": "D", "facecolors": "none", "edgecolors": canvas.INK, "zorder": 2}
 _MARKERS = "^v"  # one per report
 _TRIANGLES = {"^": "▲", "v": "▼"}
-_LIMITS = {"zero": ", limits 0", "default": ", default limits", "": ""}
 
 
 def _panels_of(tables: Sequence[pd.DataFrame], *sizes: str) -> list[list[Layer]]:
@@ -156,61 +155,3 @@ def knobs_chart(*tables: pd.DataFrame) -> Figure:
     figure, axes = _rate_bars(tables, lambda row: row.knob, note)
     notes = "in brackets: compared with the row above · "
     return canvas.finish(figure, notes + parts.own_scales(axes) + sources(*tables))
-
-
-def per_sample_chart(*tables: pd.DataFrame, printed_mb: dict[str, float]) -> Figure:
-    """What a sample adds to the peak, by formula and measured, per attention and dropout; then the reports' own.
-
-    `printed_mb`, the reports' figures by name, are the last panel's last rows. A run without peaks is drawn alone only.
-    """
-    tables = tuple(table for table in tables if table["peak_mb"].notna().any()) or tables
-    shown = _panels_of(tables)
-    figure, axes = parts.panels(len(shown), rows=4 + len(printed_mb), width=11.5 if len(shown) > 1 else 9.6)
-    for ax, layers in zip(axes, shown, strict=True):
-        table = layers[-1].table
-        names = [f"{row.attention}, {'with' if row.dropout > 0 else 'no'} dropout" for row in table.itertuples()]
-        reports = printed_mb if ax is axes[-1] else {}
-        parts.rows(ax, [*names, *(f"{name}" for name in reports)], fontsize=9)
-        places, ends = range(len(names)), [table["formula_mb"].max(), *reports.values()]
-        color = ledgers.COLORS["activations"]
-        ax.barh(places, table["formula_mb"], parts.BAR, color=color, label="activations by formula")
-        for layer in layers:
-            peaks = layer.table["peak_mb"]
-            if peaks.notna().any():
-                ends.append(peaks.max())
-                if layer.behind:
-                    ax.scatter(peaks, places, s=70, label="recorded peak", **_HOLLOW)
-                else:
-                    ledgers.peak_marks(ax, places, peaks)
-        if reports:
-            below = range(len(names), len(names) + len(reports))
-            ax.scatter([*reports.values()], below, marker="^", s=50, color=canvas.PUBLISHED, label="published peak")
-        ax.set(title=_title(layers), xlabel="MB (10^6 bytes) per sample", xlim=(0, 1.1 * max(ends)))
-    canvas.shared_legend(figure, axes[::-1])
-    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
-
-
-def zero_chart(table: pd.DataFrame) -> Figure:
-    """Three panels, a bar per strategy: samples per second, peak memory, bytes through each link per step."""
-    figure, axes = parts.panels(3, height=1.9 + 0.36 * len(table), width=11.5, sharey=True)
-    columns = (
-        ("samples_per_s", 1, "samples/second", "Rate"),
-        ("peak_mib", 1024, "peak memory, GiB", "Memory"),
-        ("link_mib", 1, "MiB through a link per step", "Traffic"),
-    )
-    names = [STRATEGY_LABELS[row.strategy] + _LIMITS[row.limits] for row in table.itertuples()]
-    libraries = {"torch": canvas.RECORDED if is_recorded(table) else canvas.MEASURED, "DeepSpeed": canvas.SERIES[1]}
-    colors = [libraries["DeepSpeed" if name.startswith("zero") else "torch"] for name in table["strategy"]]
-    for ax, (column, scale, label, title) in zip(axes, columns, strict=True):
-        places = parts.rows(ax, names, fontsize=9)
-        spread = table["spread_samples_per_s"] if ax is axes[0] else None
-        parts.bars(ax, table[column] / scale, color=colors, spread=spread)
-        ends = (table[column] + (0 if spread is None else spread)) / scale
-        for place, value, end in zip(places, table[column] / scale, ends, strict=True):
-            text = "not known" if pd.isna(value) else units.number(value)
-            parts.beside(ax, 0 if pd.isna(value) else end, place, text, fontsize=8)
-        longest = (table[column] / scale).max()
-        ax.set(xlabel=label, title=title, xlim=(0, 1.4 * longest if longest > 0 else 1))
-    parts.swatches(axes[0], libraries)
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(table))

@@ -13,14 +13,15 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, folded, one_minute, verdict
-from labkit.story.words import as_table, listed
-from labkit.theory.sizes import MIB
+from labkit.story.words import as_table, capitalised, listed
+from labkit.theory.sizes import GIB, MIB
 from lessons.ddp_fsdp import tables
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
+_LIMITS = {"zero": ", limits 0", "default": ", default limits", "": ""}
 _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
 
@@ -165,8 +166,31 @@ def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -
     return verdict(sentence, shown, summary="The time of a step, also on four GPUs")
 
 
-def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:
-    """Say what a sample adds with each attention, and whether the reports' figures fit; takes `per_sample`."""
+def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:
+    """Show what a sample adds to the peak, by formula, measured and printed; say whether the reports' figures fit.
+
+    Takes `per_sample`s. Sentences are about the recorded run; this one is shown if it has peaks, which a CPU has not.
+    """
+    models = [
+        f"{row.attention} attention, {'with' if row.dropout > 0 else 'no'} dropout" for row in recorded.itertuples()
+    ]
+    columns = {"model": models}
+    for whose, table in ((" here", here), ("", recorded)):
+        if table is recorded or table["peak_mb"].notna().any():
+            columns[f"formula{whose}, MB"] = table["formula_mb"].map(_known)
+            columns[f"peak{whose}, MB"] = table["peak_mb"].map(_known)
+            columns[f"samples/s{whose}"] = table["samples_per_s"].map(_known)
+    reports = [{"model": name, "printed peak, MB": units.number(size)} for name, size in printed_mb.items()]
+    shown = pd.concat([pd.DataFrame(columns), pd.DataFrame(reports)]).fillna("–")
+    head = f"One more sample, in MB of 10⁶ bytes; {fact(recorded, 'source')}:"
+    return Markdown(f"{head}\n\n{as_table(shown)}\n\n{verdict(_said_of_a_sample(recorded, printed_mb)).data}")
+
+
+def _known(value: float, digits: int = 3) -> str:
+    return "not known" if pd.isna(value) else units.number(value, digits)
+
+
+def _said_of_a_sample(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> str:
     column = "peak_mb" if table["peak_mb"].notna().all() else "formula_mb"
     rates = table.set_index(["attention", table["dropout"] > 0])["samples_per_s"]
     rows = table.set_index(rates.index)[column]
@@ -178,25 +202,43 @@ def sample_memory(table: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markd
     sizes = [units.number(rows[setting]) for setting in (("fused", True), ("plain", True))]
     fits = f"The reports' peaks fit {listed(fitting)}." if fitting else "Neither fits the reports."
     rate = units.percent(rates["plain", True] / rates["fused", True])
-    shown = table[["attention", "dropout", column, "samples_per_s"]]
-    shown = shown.rename(columns={column: "MB per sample", "samples_per_s": "samples/s"})
     adds = f"**With dropout, a sample adds {sizes[0]} MB with fused attention and {sizes[1]} MB with plain.**"
-    return verdict(f"{adds} Plain attention trains at {rate} of fused attention's rate. {fits}", shown)
+    return f"{adds} Plain attention trains at {rate} of fused attention's rate. {fits}"
 
 
 def zero_beside_fsdp(table: pd.DataFrame) -> Markdown:
-    """Say how ZeRO-3 compares with FSDP full, and what ZeRO-1 and ZeRO-2 send; takes `zero`."""
+    """Show rate, peak and traffic of each way, and the run's machine; say how ZeRO-3 compares with FSDP full.
+
+    Takes `zero`.
+    """
+    rates = zip(table["samples_per_s"], table["spread_samples_per_s"], strict=True)
+    shown = pd.DataFrame(
+        {
+            "way": [STRATEGY_LABELS[row.strategy] + _LIMITS[row.limits] for row in table.itertuples()],
+            "samples/s": [f"{_known(rate)} ± {_known(spread, 2)}" for rate, spread in rates],
+            "peak memory, GiB": (table["peak_mib"] * MIB / GIB).map(_known),
+            "MiB through a link a step": table["link_mib"].map(_known),
+        }
+    )
+    head = f"{capitalised(fact(table, 'source'))}:"
+    return Markdown(f"{head}\n\n{as_table(shown)}\n\n{verdict(_said_of_zero(table)).data}")
+
+
+def _said_of_zero(table: pd.DataFrame) -> str:
     rows = table.set_index(["strategy", "limits"])
     needed = {("zero3", "default"), ("fsdp_full", ""), ("zero2", ""), ("ddp", "")}
     if not needed <= {*rows.index}:
-        return verdict("This run did not measure both libraries.")
+        return "This run did not measure both libraries."
+    sent = rows.loc[("zero2", ""), "link_mib"] / rows.loc[("ddp", ""), "link_mib"]
+    lower = f"The two lower stages send {units.times(sent)} DDP's bytes."
+    if fact(table, "on_cpu"):
+        return f"{lower} {CPU_TIMES}"
     zero, full = rows.loc[("zero3", "default")], rows.loc[("fsdp_full", "")]
     rate, memory = zero["samples_per_s"] / full["samples_per_s"], zero["peak_mib"] / full["peak_mib"]
     peak = "" if pd.isna(memory) else f" and {units.percent(memory)} of its peak"
-    sent = rows.loc[("zero2", ""), "link_mib"] / rows.loc[("ddp", ""), "link_mib"]
-    return verdict(
+    return (
         f"**DeepSpeed's full sharding, at its default limits, has {units.percent(rate)} of the rate of "
-        f"FSDP full{peak}.** The two lower stages send {units.times(sent)} DDP's bytes."
+        f"FSDP full{peak}.** {lower}"
     )
 
 

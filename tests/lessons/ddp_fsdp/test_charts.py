@@ -2,7 +2,7 @@
 
 import pytest
 from figures import checked
-from made_ddp_fsdp import knobs_run, strategies_run, zero_run
+from made_ddp_fsdp import knobs_run, strategies_run
 
 from labkit.course.predictions import Prediction
 from labkit.engine.recordings import replay
@@ -61,26 +61,3 @@ def test_knobs_chart(tmp_path, failed):
     two = ddp_fsdp.ladder(knobs_run(tmp_path / "two", (30, 31), steps=tuple(table["knob"][:2]), size="small"))
     both = checked(ddp_fsdp.knobs_chart(two, table))
     assert both.axes[0].texts[1].get_text() == "31.0 (1.0×)", "this run comes first"
-
-
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_zero_chart(tmp_path, device):
-    table = ddp_fsdp.zero(zero_run(tmp_path / "run", device=device))
-    figure = checked(ddp_fsdp.zero_chart(table))
-    unknown = sum(text.get_text() == "not known" for text in figure.axes[1].texts)
-    assert unknown == (0 if device == "cuda" else len(table)), "an empty row says why it is empty"
-    checked(ddp_fsdp.zero_chart(table[table["strategy"] == "ddp"]))
-
-
-def test_per_sample_chart():
-    recorded = ddp_fsdp.per_sample(replay(ddp_fsdp.RECORDED["asreported"]))
-    here = recorded.assign(peak_mb=float("nan"), formula_mb=recorded["formula_mb"] / 100)
-    here.attrs = recorded.attrs | {"source": "measured here, 2 CPU cores", "small": True}
-    figure = checked(ddp_fsdp.per_sample_chart(here, recorded, printed_mb=ddp_fsdp.printed_per_sample()))
-    assert [len(ax.get_yticklabels()) for ax in figure.axes] == [6], "reports have rows, a run without peaks no panel"
-    assert "CPU" not in figure.get_supxlabel()
-    assert len(checked(ddp_fsdp.per_sample_chart(here, printed_mb={})).axes) == 1
-    same = recorded.assign()
-    same.attrs = recorded.attrs | {"source": "measured here, 2 × NVIDIA H200"}
-    one = checked(ddp_fsdp.per_sample_chart(same, recorded, printed_mb={}))
-    assert len(one.axes) == 1 and {"recorded peak", "measured peak"} < {*labels(one)}

@@ -2,7 +2,7 @@
 
 import pytest
 from made import said, table
-from made_ddp_fsdp import knobs_run, strategies_run
+from made_ddp_fsdp import knobs_run, strategies_run, zero_run
 
 from labkit.engine.recordings import replay
 from lessons import ddp_fsdp
@@ -136,7 +136,7 @@ def reported(*peaks):
 
 
 @pytest.mark.parametrize(
-    ("made", "parts", "unsaid"),
+    ("recorded", "parts", "unsaid"),
     [
         (
             reported(310, 320, 460, 660),
@@ -144,26 +144,46 @@ def reported(*peaks):
                 "320 MB with fused attention and 660 MB with plain",
                 "75 % of fused attention's rate",
                 "Neither fits",
-                "| plain | 0.100 | 660 | 150 |",
+                "| plain attention, with dropout | 303 | 660 | 150 | – |",
+                "| other | – | – | – | 570 |",
             ),
-            "peaks fit",
+            ("peaks fit", "here", "<details>"),
         ),
         (reported(310, 320, 460, 580), ("The reports' peaks fit plain attention with dropout.",), "Neither"),
-        (reported(*[NAN] * 4), ("301 MB with fused attention and 303 MB",), "no value"),
+        (reported(*[NAN] * 4), ("301 MB with fused attention and 303 MB", "| 300 | not known | 300 |"), "no value"),
     ],
 )
-def test_memory_per_sample(made, parts, unsaid):
-    said(ddp_fsdp.sample_memory(made, {"one": 575.0, "other": 570.0}), parts, unsaid)
+def test_memory_per_sample(recorded, parts, unsaid):
+    said(ddp_fsdp.sample_memory(reported(*[NAN] * 4), recorded, {"one": 575.0, "other": 570.0}), parts, unsaid)
 
 
-def test_zero():
-    names = ["strategy", "limits", "samples_per_s", "peak_mib", "link_mib"]
-    rows = [("ddp", "", 290, 9e3, 400), ("zero2", "", 210, 8e3, 600), ("fsdp_full", "", 280, 1e4, 9)]
-    both = table(*rows, ("zero3", "default", 210, 2e4, 9), columns=names)
+def test_memory_per_sample_of_this_run_stands_first():
+    text = ddp_fsdp.sample_memory(reported(31, 32, 46, 66), reported(310, 320, 460, 660), {})
+    said(text, ("| model | formula here, MB | peak here, MB |", "| plain attention, no dropout | 302 | 46.0 |"))
+    said(text, "a sample adds 320 MB")
+
+
+def test_zero(tmp_path):
+    names = ["strategy", "limits", "samples_per_s", "spread_samples_per_s", "peak_mib", "link_mib"]
+    rows = [("ddp", "", 290, 3, 9e3, 400), ("zero2", "", 210, 2, 8e3, 600), ("fsdp_full", "", 280, 1, 1e4, 9)]
+    rows += [("zero3", "default", 210, 2, 2e4, 9)]
+    both = table(*rows, columns=names, source="recorded on 2 × H200")
     said(ddp_fsdp.zero_beside_fsdp(both), ("75 % of the rate of FSDP full and 200 % of its peak", "1.5× DDP's bytes"))
-    said(ddp_fsdp.zero_beside_fsdp(both.assign(peak_mib=NAN)), "75 % of the rate of FSDP full.", "peak")
-    said(ddp_fsdp.zero_beside_fsdp(table(*rows, columns=names)), "did not measure both libraries", "%")
+    said(
+        ddp_fsdp.zero_beside_fsdp(both),
+        ("Recorded on 2 × H200:", "| ZeRO-3, default limits | 210 ± 2.0 | 19.5 | 9.00 |"),
+    )
+    said(
+        ddp_fsdp.zero_beside_fsdp(both.assign(peak_mib=NAN)),
+        ("75 % of the rate of FSDP full.", "| not known |"),
+        "peak.",
+    )
+    said(ddp_fsdp.zero_beside_fsdp(table(*rows[:3], columns=names)), "did not measure both libraries", "%")
+    on_cpus = table(*rows, columns=names, on_cpu=True)
+    said(ddp_fsdp.zero_beside_fsdp(on_cpus), ("1.5× DDP's bytes", "CPU processes share cores"), "%")
     said(ddp_fsdp.features(), ("<details>", "| pipeline parallel |", "| tensor parallel |", "| choose it for |"))
+    this_run = ddp_fsdp.zero(zero_run(tmp_path / "run"))
+    said(ddp_fsdp.zero_beside_fsdp(this_run), "Measured here,", "ecorded")
 
 
 def test_a_run_on_cpus_shows_no_rule_of_speed(tmp_path):
