@@ -225,7 +225,8 @@ def zero_beside_fsdp(table: pd.DataFrame) -> Markdown:
 
 
 def _said_of_zero(table: pd.DataFrame) -> str:
-    rows = table.set_index(["strategy", "limits"])
+    measured = table[["samples_per_s", "link_mib"]].notna().all(axis=1)
+    rows = table[measured].set_index(["strategy", "limits"])
     needed = {("zero3", "default"), ("fsdp_full", ""), ("zero2", ""), ("ddp", "")}
     if not needed <= {*rows.index}:
         return "This run did not measure both libraries."

@@ -179,6 +179,8 @@ def test_zero(tmp_path):
         "peak.",
     )
     said(ddp_fsdp.zero_beside_fsdp(table(*rows[:3], columns=names)), "did not measure both libraries", "%")
+    failed = both.assign(samples_per_s=[290, 210, 280, NAN])
+    said(ddp_fsdp.zero_beside_fsdp(failed), ("did not measure both", "| not known ± "), "%")
     on_cpus = table(*rows, columns=names, on_cpu=True)
     said(ddp_fsdp.zero_beside_fsdp(on_cpus), ("1.5× DDP's bytes", "CPU processes share cores"), "%")
     said(ddp_fsdp.features(), ("<details>", "| pipeline parallel |", "| tensor parallel |", "| choose it for |"))
