@@ -169,7 +169,7 @@ def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -
 def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:
     """Show what a sample adds to the peak, by formula, measured and printed; say whether the reports' figures fit.
 
-    Takes `per_sample`s. Sentences are about the recorded run; this one is shown if it has peaks, which a CPU has not.
+    Takes `per_sample`s. Sentences are about the recorded run; a run on CPUs has rates, and no peaks.
     """
     models = [
         f"{row.attention} attention, {'with' if row.dropout > 0 else 'no'} dropout" for row in recorded.itertuples()
@@ -179,7 +179,7 @@ def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mappin
         if table is recorded or table["peak_mb"].notna().any():
             columns[f"formula{whose}, MB"] = table["formula_mb"].map(_known)
             columns[f"peak{whose}, MB"] = table["peak_mb"].map(_known)
-            columns[f"samples/s{whose}"] = table["samples_per_s"].map(_known)
+        columns[f"samples/s{whose}"] = table["samples_per_s"].map(_known)
     reports = [{"model": name, "printed peak, MB": units.number(size)} for name, size in printed_mb.items()]
     shown = pd.concat([pd.DataFrame(columns), pd.DataFrame(reports)]).fillna("–")
     head = f"One more sample, in MB of 10⁶ bytes; {fact(recorded, 'source')}:"
