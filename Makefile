@@ -2,7 +2,6 @@
 
 # PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`. ZERO=1 adds
 # DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run. COURSE=1 adds nbgrader.
-# CLUSTER=1 adds submitit, which submits a job where a launch on several nodes starts outside of Slurm's allocations.
 PY        = .venv/bin/python
 ARGS      =
 JOBS      = 2
@@ -10,12 +9,11 @@ OFFLINE   =
 ZERO      =
 COURSE    =
 DIR       =
-CLUSTER   =
 NB        =
 # The student's copies of the notebooks; git ignores work/.
 WORK      = $(or $(LABKIT_WORK),$(CURDIR)/work)
 ifeq ($(PY),.venv/bin/python)
-READY     = .venv/.ready $(if $(ZERO),.venv/.zero) $(if $(COURSE),.venv/.course) $(if $(CLUSTER),.venv/.cluster)
+READY     = .venv/.ready $(if $(ZERO),.venv/.zero) $(if $(COURSE),.venv/.course)
 endif
 # One sentence where the target lacks a package: a .venv built offline has what the node and wheelhouse/ have.
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
@@ -47,7 +45,7 @@ test: $(READY)  ## test what a user relies on, the notebooks' stored outputs amo
 	@$(REQUIRE)
 	@$(PYTEST) -m "not slow or quick" $(ARGS)
 
-test-all: $(READY)  ## run all tests: every fault, Slurm (CLUSTER=1), nbgrader (COURSE=1), other users, the browser
+test-all: $(READY)  ## run all tests: every fault, Slurm, nbgrader (COURSE=1), other users, the browser
 	@$(REQUIRE)
 	@$(PYTEST) $(ARGS)
 
@@ -128,8 +126,4 @@ endif
 	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off setuptools wheel
 	DS_BUILD_OPS=0 .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-build-isolation \
 	  deepspeed==0.19.8
-	@touch $@
-
-.venv/.cluster: .venv/.ready
-	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off submitit==1.5.4
 	@touch $@

@@ -107,7 +107,7 @@ MAY_IMPORT = {
         "lessons.{lab}.theory",
     },
     "engine": {"pandas", "psutil", "tqdm", "labkit.node"},
-    "cluster": {"psutil", "submitit", "labkit.engine", "labkit.node"},
+    "cluster": {"psutil", "labkit.engine", "labkit.node"},
     "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.node", "labkit.worker.probes"},
     "cluster.worker": {"torch", "psutil", "labkit.cluster", "labkit.engine", "labkit.node"},
     "node": {"pynvml", "pandas", "psutil"},

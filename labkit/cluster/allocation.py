@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from labkit.cluster import job_script, slurm
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings, cluster_name
 
 POLL_SECONDS = 1.0
-INSTALL_ADVICE = "`.venv/bin/python -m pip install submitit==1.5.4`, or `make run CLUSTER=1`, installs it"
 # From the first station that ends well to the others' end: they end their workers first, and clear up.
 WAIT_SECONDS = 10
 
@@ -78,57 +77,38 @@ def own_allocation(nodes: int) -> Allocation | None:
 
 
 def submit_job(nodes: int, settings: Settings, folder: Path) -> Allocation:
-    """Submit a job for so many nodes through submitit; its files go to `folder`, which all nodes see.
+    """Submit a job for so many nodes; its log goes to `folder`, which all nodes see.
 
-    Raises ClusterError where submitit is missing, or Slurm refuses the job.
+    Raises ClusterError where Slurm refuses the job.
     """
-    try:
-        from submitit import SlurmExecutor
-        from submitit.core.utils import CommandFunction, FailedJobError, FailedSubmissionError
-    except ImportError:
-        raise ClusterError(
-            f"a job is submitted through the package submitit, which is missing: {INSTALL_ADVICE}"
-        ) from None
-    command = [settings.python or sys.executable, "-P", str(Path(job_script.__file__)), str(60 * settings.keep_minutes)]
-    with _without_own_job(), contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it then raises
-        try:
-            executor = SlurmExecutor(folder=folder, max_num_timeout=0, python=settings.python or None)
-            executor.update_parameters(**_submitit_parameters(nodes, settings))
-            job = executor.submit(CommandFunction(command, verbose=False))
-        except (FailedJobError, FailedSubmissionError) as error:
-            raise ClusterError(_refusal(str(error))) from None
-        except (OSError, RuntimeError, ValueError) as error:
-            raise ClusterError(f"the job cannot be submitted: {error}") from None
-    return Allocation(str(job.job_id), nodes, submitted=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep = [settings.python or sys.executable, "-P", str(Path(job_script.__file__)), str(60 * settings.keep_minutes)]
+    script = "\n".join(["#!/bin/bash", *settings.setup, f"exec {shlex.join(keep)}", ""])
+    options = ["--parsable", f"--output={folder}/%j.log", *_sbatch_options(nodes, settings)]
+    answer = slurm.run_command("sbatch", *options, stdin=script)
+    if answer.returncode:
+        raise ClusterError(_refusal(answer.stderr))
+    return Allocation(answer.stdout.strip().partition(";")[0], nodes, submitted=True)  # "number;cluster"
 
 
-def _submitit_parameters(nodes: int, settings: Settings) -> dict[str, Any]:
-    """Return what submitit calls the settings; it leaves out what is None."""
-    return {
-        "job_name": "labkit",
+def _sbatch_options(nodes: int, settings: Settings) -> list[str]:
+    """Return what the settings ask for; Slurm's defaults hold for what they leave out."""
+    for option in settings.sbatch:
+        if not re.match(r"--\w[\w-]*(=|$)", option):
+            raise ClusterError(f'cluster.toml: sbatch has {option!r}; write each option as "--name=value"')
+    wanted = {
         "nodes": nodes,
-        "ntasks_per_node": 1,
+        "ntasks-per-node": 1,
         "time": settings.time_minutes,
-        "partition": settings.partition or None,
-        "account": settings.account or None,
-        "gpus_per_node": settings.gpus_per_node or None,
-        "cpus_per_task": settings.cpus_per_node or None,
-        "mem": f"{settings.memory_gb_per_node}GB" if settings.memory_gb_per_node else None,
-        "setup": [*settings.setup] or None,
-        "wckey": None,
-        "use_srun": False,  # the job's own process is needed once, on its first node
-        "stderr_to_stdout": True,
-        # A job that Slurm started again would find no kernel. submitit's own signal would end the job before its time.
-        "additional_parameters": {"no-requeue": True, "signal": "CONT@1", **dict(map(_sbatch_option, settings.sbatch))},
+        "partition": settings.partition,
+        "account": settings.account,
+        "gpus-per-node": settings.gpus_per_node,
+        "cpus-per-task": settings.cpus_per_node,
+        "mem": f"{settings.memory_gb_per_node}G" if settings.memory_gb_per_node else "",
     }
-
-
-def _sbatch_option(text: str) -> tuple[str, Any]:
-    """Return the name and value of an option such as "--qos=long"; True for one without a value."""
-    name, equals, value = text.removeprefix("--").partition("=")
-    if not text.startswith("--") or not name or " " in name:
-        raise ClusterError(f'cluster.toml: sbatch has {text!r}; write each option as "--name=value"')
-    return name, value if equals else True
+    named = [f"--{name}={value}" for name, value in wanted.items() if value]
+    # A job that Slurm started again would find no kernel.
+    return ["--job-name=labkit", "--no-requeue", *named, *settings.sbatch]
 
 
 def _refusal(output: str) -> str:
@@ -137,18 +117,6 @@ def _refusal(output: str) -> str:
     why = "; ".join(dict.fromkeys(line.removeprefix("Batch job submission failed: ") for line in lines))
     partitions = f"; the partitions are {', '.join(slurm.partitions())}" if "partition" in why.lower() else ""
     return f"Slurm refused the job: {why or 'it did not say why'}{partitions}"
-
-
-@contextlib.contextmanager
-def _without_own_job() -> Iterator[None]:
-    """Hide the job that the kernel itself runs in: sbatch reads its variables as options."""
-    job_variables = {name: value for name, value in os.environ.items() if name not in slurm.clean_environment()}
-    for name in job_variables:
-        del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(job_variables)
 
 
 def wait_for_nodes(allocation: Allocation, tell: Callable[[str], None], limit_s: float) -> slurm.Job:

@@ -107,12 +107,11 @@ def is_available() -> bool:
     return all(shutil.which(name) for name in ("srun", "squeue", "scontrol"))
 
 
-def run_command(*command: str) -> subprocess.CompletedProcess:
+def run_command(*command: str, stdin: str = "") -> subprocess.CompletedProcess:
     """Run one of Slurm's commands. Raises ClusterError where it cannot be run or does not answer."""
+    options = {"capture_output": True, "text": True, "errors": "replace", "timeout": COMMAND_SECONDS}
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, env=clean_environment()
-        )
+        return subprocess.run(command, input=stdin, env=clean_environment(), **options)
     except subprocess.TimeoutExpired:
         raise ClusterError(f"Slurm does not answer: `{command[0]}` took more than {COMMAND_SECONDS:.0f} s") from None
     except OSError as error:

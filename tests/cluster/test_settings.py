@@ -71,7 +71,7 @@ def test_interfaces_are_named_where_none_fits(monkeypatch, name, why):
 def test_a_launch_on_one_node_imports_nothing_of_a_cluster(tmp_path):
     script = (
         "import sys; from labkit import launch; from lessons import start; launch(start.Hello.small(gpus=2)); "
-        "print([name for name in sys.modules if 'submitit' in name or name.startswith('labkit.cluster.')])"
+        "print([name for name in sys.modules if name.startswith('labkit.cluster.')])"
     )
     environment = os.environ | {"LABKIT_RUNS": str(tmp_path), "LABKIT_PROGRESS": "0"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)

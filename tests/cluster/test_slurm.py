@@ -20,7 +20,7 @@ def says(monkeypatch):
     """Return a function that sets what each of Slurm's commands prints, and its errors."""
 
     def to_say(error="", **printed):
-        def run_command(*command):
+        def run_command(*command, **_):
             return subprocess.CompletedProcess(command, int(bool(error)), printed.get(command[0], ""), error)
 
         monkeypatch.setattr(slurm, "run_command", run_command)
@@ -85,7 +85,6 @@ def test_a_wait_that_is_too_long_ends(says):
 
 @pytest.mark.parametrize("option", ["qos=long", "--", "--time 3"])
 def test_an_option_of_sbatch_that_is_none_is_refused(tmp_path, option):
-    pytest.importorskip("submitit", reason="submitit is optional")
     with pytest.raises(ClusterError, match="write each option as"):
         submit_job(2, Settings(sbatch=(option,)), tmp_path)
 

@@ -19,8 +19,6 @@ from lessons import start
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("submitit", reason="submitit is not installed: make test CLUSTER=1 installs it")
-
 
 @pytest.fixture
 def told(monkeypatch):
