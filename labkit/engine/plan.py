@@ -55,9 +55,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_given", dict(vars(self)))  # what it was made with: some knobs are chosen below
-        for name, value in vars(self)["_given"].items():
-            if isinstance(value, list):
-                object.__setattr__(self, name, tuple(value))
+        self._hold({name: _as_tuple(value) for name, value in vars(self)["_given"].items()})
         if not _is_whole(self.gpus):
             raise PlanError(f"gpus={self.gpus!r} is not a whole number")
         if self.device == "auto":
@@ -73,6 +71,7 @@ class Plan:
         if len({*self.seeds}) < len(self.seeds):
             twice = "a seed comes twice, and its points cannot be told apart"
             raise PlanError(f"seeds={self.seeds!r}: {twice}: give each once")
+        self._hold(self.chosen())
         self.validate()
         allowed = self.merged("ALLOWED")
         for knobs in self.knobs() if allowed else ():
@@ -87,8 +86,7 @@ class Plan:
             shown = f"{len(here.gpus)} GPU(s) are visible here" if here.has_gpus else node.why_no_gpu_is_visible()
             advice = "take size='small', or replay() a recorded run"
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
-        object.__setattr__(self, "device", device)
-        object.__setattr__(self, "gpus", self.gpus or (allowed_gpus() if self.on_gpus() else 2))
+        self._hold({"device": device, "gpus": self.gpus or (allowed_gpus() if self.on_gpus() else 2)})
         if device == "cuda" and self.gpus > (shown := gpus_of_a_node()):
             raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {shown} GPU(s), so 1 to {shown}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
@@ -111,6 +109,15 @@ class Plan:
     def few(cls, count: int) -> int:
         """Return the workers of a small run: `count`; fewer where the node has GPUs for the plan, but not as many."""
         return min(count, allowed_gpus()) if cls.on_gpus() else count
+
+    def _hold(self, knobs: dict[str, Any]) -> None:
+        """Set knobs while the plan is made; once it is, it does not change."""
+        for name, value in knobs.items():
+            object.__setattr__(self, name, value)
+
+    def chosen(self) -> dict[str, Any]:
+        """Return values for knobs that were left open, such as all numbers of ranks that the workers allow."""
+        return {}
 
     def validate(self) -> None:
         """Raise PlanError where knobs of the subclass contradict each other."""
@@ -219,12 +226,11 @@ class ListedPlan(Plan):
 
     record: dict[str, Any] = dataclasses.field(hash=False)
 
+    def chosen(self) -> dict[str, Any]:
+        knobs = {name: _as_tuple(value) for name, value in self.record.items() if not hasattr(self, name)}
+        return knobs | {name: str(self.record[name]) for name in ("lab", "worker")}
+
     def validate(self) -> None:
-        for name in ("lab", "worker"):
-            object.__setattr__(self, name, str(self.record[name]))
-        for name, value in self.record.items():
-            if not hasattr(self, name):
-                object.__setattr__(self, name, _as_tuple(value))
         self.points()
 
     def points(self) -> list[SimpleNamespace]:
@@ -254,8 +260,8 @@ def _is_whole(value: Any) -> TypeGuard[int]:
 
 
 def _as_tuple(value: Any) -> Any:
-    """Return JSON's list as the tuple that a plan holds."""
-    return tuple(value) if isinstance(value, list) else value
+    """Return JSON's list, also of lists, as the tuple that a plan holds."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def _subclasses(cls: type) -> Iterator[type]:

@@ -161,10 +161,6 @@ class Errors(Attention):
     )
     tiled_most: int = 2**19
 
-    def validate(self) -> None:
-        super().validate()
-        object.__setattr__(self, "shapes", tuple(map(tuple, self.shapes)))  # JSON gives lists
-
     def knobs(self) -> Iterator[dict[str, Any]]:
         names = ("precision", "heads", "queries", "keys", "head_dim", "causal", "implementation")
         for precision, shape, implementation in product(self.precisions, self.shapes, self.implementations):

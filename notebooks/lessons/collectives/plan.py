@@ -41,6 +41,9 @@ class Collectives(Plan):
         if self.gpus < 2:
             raise PlanError(f"gpus={self.gpus}: a collective needs at least two ranks")
 
+    def _rank_counts(self) -> tuple[int, ...]:
+        return tuple(count for count in _COUNTS if count <= self.gpus)
+
     @property
     def backend(self) -> str:
         """What moves the tensors of the plan's device."""
@@ -70,16 +73,19 @@ class Sweep(Collectives):
     sizes_kib: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
     gloo_kib: int = 65536
 
+    def chosen(self) -> dict[str, Any]:
+        return {"backends": self.backends or self._available(), "counts": self.counts or self._rank_counts()}
+
     def validate(self) -> None:
         super().validate()
-        available = BACKENDS if self.device == "cuda" else ("gloo",)
-        object.__setattr__(self, "backends", self.backends or available)
-        object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
         for backend in self.backends:
-            self.require("backend", backend, available)
+            self.require("backend", backend, self._available())
         for count in self.counts:
             if not 2 <= count <= self.gpus:
                 raise PlanError(f"counts={self.counts}: with gpus={self.gpus} a count is 2 to {self.gpus}")
+
+    def _available(self) -> tuple[str, ...]:
+        return BACKENDS if self.device == "cuda" else ("gloo",)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for backend in self.backends:
@@ -136,9 +142,11 @@ class Ring(Collectives):
     lengths: tuple[int, ...] = (1, 1000, 2**14 + 1, 2**18 + 1, 2**22 + 1, 2**26 + 1)
     counts: tuple[int, ...] = ()
 
+    def chosen(self) -> dict[str, Any]:
+        return {"counts": self.counts or self._rank_counts()}
+
     def validate(self) -> None:
         super().validate()
-        object.__setattr__(self, "counts", self.counts or tuple(n for n in _COUNTS if n <= self.gpus))
         if min(self.lengths) < 1:
             raise PlanError(f"lengths={self.lengths}: there is something to reduce from 1 element on")
 

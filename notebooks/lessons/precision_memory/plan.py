@@ -152,7 +152,6 @@ class Hidden(OneGpu):
     configurations: tuple[tuple, ...] = ((500, 64, 256, 2, 4, 2, 16, "float32", "steady"),)
 
     def validate(self) -> None:
-        object.__setattr__(self, "configurations", tuple(map(tuple, self.configurations)))  # JSON gives lists
         if any(len(configuration) != len(CONFIGURATION) for configuration in self.configurations):
             raise PlanError(f"a configuration has {len(CONFIGURATION)} values: {', '.join(CONFIGURATION)}")
         super().validate()

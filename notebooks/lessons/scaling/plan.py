@@ -45,12 +45,13 @@ class Network(Plan):
     images: str = "auto"
     processes: int = 4  # of a rank's DataLoader
 
+    def chosen(self) -> dict[str, Any]:
+        try:
+            return {"images": kind_here() if self.images == "auto" else self.images}
+        except FileNotFoundError as error:
+            raise PlanError(str(error)) from None
+
     def validate(self) -> None:
-        if self.images == "auto":
-            try:
-                object.__setattr__(self, "images", kind_here())
-            except FileNotFoundError as error:
-                raise PlanError(str(error)) from None
         self.require("images", self.images, KINDS)
         for knobs in self.knobs():
             if not 1 <= knobs["ranks"] <= self.gpus:

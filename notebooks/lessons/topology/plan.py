@@ -34,12 +34,12 @@ class Copies(Plan):
     memories: tuple[str, ...] = _MEMORIES
     numa: tuple[int, ...] = ()
 
+    def chosen(self) -> dict[str, Any]:
+        return {"numa": self.numa or tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)}
+
     def validate(self) -> None:
         if min(self.mib, self.repeats) < 1 or self.warm_ups < 0:
             raise PlanError(f"mib={self.mib}, repeats={self.repeats}, warm_ups={self.warm_ups}: at least 1, 1 and 0")
-        if not self.numa:
-            numbers = tuple(number for number, cpus in node.here().numa_nodes if cpus) or (0,)
-            object.__setattr__(self, "numa", numbers)
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for source in range(self.gpus):
