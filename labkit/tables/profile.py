@@ -31,11 +31,16 @@ def profile(run: Run) -> pd.DataFrame:
 
     Columns: strategy, ranks, PARTS, KERNELS, compute_share, exposed_share, idle_share and overlap, the hidden share of
     communication (nan without any). All are means over ranks and seeds, so that compute, exposed and idle add up to
-    the window; a kernel of NCCL that waits for the other ranks' counts with its waiting. Fact: `idlest`, per row the
+    the window; a kernel of NCCL that waits for the other ranks' counts with its waiting. least_communication_ms is that
+    of the rank with the least: it waits least. Fact: `idlest`, per row the
     rank whose GPU idles for the largest share of its window, as (strategy, ranks, rank, idle_ms, window_ms).
     """
     rows = run.entries("profile", ["strategy", "ranks", "rank", *PARTS, *KERNELS])
     table = rows.groupby(["strategy", "ranks"], sort=False)[[*PARTS, *KERNELS]].mean().reset_index()
+    of_ranks = rows.groupby(["strategy", "ranks", "rank"])["communication_ms"].mean()
+    table["least_communication_ms"] = [
+        of_ranks[strategy, ranks].min() for strategy, ranks in zip(table["strategy"], table["ranks"], strict=True)
+    ]
     for part in ("compute", "exposed", "idle"):
         table[f"{part}_share"] = table[f"{part}_ms"] / table["window_ms"]
     table["overlap"] = (table["hidden_ms"] / table["communication_ms"]).where(table["communication_ms"] > 0)

@@ -51,16 +51,18 @@ def ledger(
     element_bytes: int = 4,
     state_bytes: int = 8,
     micro_batches: int = 1,
+    exchanges: int = 1,
 ) -> dict[str, int]:
     """Return the bytes a rank holds, by the names in ITEMS, at the moment when they are most.
 
     The backward frees activations block by block and makes gradients: the fullest moment is at its start, or at its
     end, whichever holds more. `state_bytes` an element are the optimizer's. While gradients are accumulated they are
-    there from the start. An optimizer that keeps float32 copies of smaller parameters turns the gradients into float32,
-    too: then the update is a third such moment.
+    there from the start, and whole where a step has fewer `exchanges` than micro-batches. An optimizer that keeps
+    float32 copies of smaller parameters turns the gradients into float32, too: then the update is a third such moment.
     """
-    knobs = {"element_bytes": element_bytes, "state_bytes": state_bytes, "micro_batches": micro_batches}
-    moments = [held_at(end, model, strategy, ranks, activations, **knobs) for end in (False, True)]
+    sizes = {"element_bytes": element_bytes, "state_bytes": state_bytes}
+    counts = {"micro_batches": micro_batches, "exchanges": exchanges}
+    moments = [held_at(end, model, strategy, ranks, activations, **sizes, **counts) for end in (False, True)]
     if element_bytes < 4:
         elements = moments[0]["parameters"] // element_bytes
         moments.append(
@@ -79,13 +81,16 @@ def held_at(
     element_bytes: int,
     state_bytes: int,
     micro_batches: int,
+    exchanges: int,
 ) -> dict[str, int]:
     """Return the bytes that a rank holds where backward starts or, at its `end`, by the names in ITEMS."""
     parameter_bytes = model.parameters * element_bytes
+    waiting = ranks > 1 and micro_batches > exchanges  # gradients that are not exchanged yet are whole
     if strategy in ("single", "ddp"):
         # DDP's buckets are the gradients' memory and stay; a single GPU frees its gradients after the update.
         gradients_stay = end or strategy == "ddp" or micro_batches > 1
-        held_elements, gathered, buffers = model.parameters, 0, 0
+        held_elements, gathered = model.parameters, 0
+        buffers = parameter_bytes if waiting else 0  # gradients that wait lie beside the buckets
     else:
         gradients_stay, held_elements = end or micro_batches > 1, shard(model.shapes, ranks)
         root, block = (elements(shapes) * element_bytes for shapes in (model.root, model.block))
@@ -99,7 +104,7 @@ def held_at(
         }[strategy]
     return {
         "parameters": held_elements * element_bytes,
-        "gradients": held_elements * element_bytes * gradients_stay,
+        "gradients": (model.parameters if waiting else held_elements) * element_bytes * gradients_stay,
         "optimizer": held_elements * state_bytes,
         "activations": activations * (not end),
         "gathered": gathered,

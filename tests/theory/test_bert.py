@@ -107,14 +107,15 @@ def test_a_ring_sends_an_all_reduce_twice():
     assert 1.3 < full / ddp < 1.5
 
 
-PEAKS = [  # strategy, ranks, activations, micro-batches → parameters, gradients, optimizer, activations, gathered, …
+PEAKS = [  # strategy, ranks, activations, micro-batches of one exchange → the bytes of ITEMS
     ("single", 1, 999, 1, (264, 0, 528, 999, 0, 0)),
     ("single", 1, 100, 1, (264, 264, 528, 0, 0, 0)),
     ("single", 1, 100, 2, (264, 264, 528, 100, 0, 0)),
     ("ddp", 2, 1, 1, (264, 264, 528, 1, 0, 0)),
     ("fsdp_full", 2, 999, 1, (132, 0, 264, 999, 192, 144)),
     ("fsdp_full", 2, 1, 1, (132, 132, 264, 0, 120, 144)),
-    ("fsdp_full", 3, 999, 2, (96, 96, 192, 999, 192, 144)),
+    ("ddp", 2, 999, 2, (264, 264, 528, 999, 0, 264)),
+    ("fsdp_full", 3, 999, 2, (96, 264, 192, 999, 192, 144)),
     ("fsdp_grad", 2, 999, 1, (132, 0, 264, 999, 264, 72)),
     ("fsdp_grad", 2, 0, 1, (132, 132, 264, 0, 120, 144)),
     ("fsdp_root", 2, 999, 1, (132, 0, 264, 999, 264, 264)),
@@ -126,6 +127,11 @@ PEAKS = [  # strategy, ranks, activations, micro-batches → parameters, gradien
 def test_the_ledger_takes_the_fuller_moment(strategy, ranks, activations, micro_batches, held):
     found = ledger(TINY, strategy, ranks, activations, micro_batches=micro_batches)
     assert found == dict(zip(ITEMS, held, strict=True))
+
+
+def test_gradients_that_are_exchanged_after_each_micro_batch_do_not_wait_whole():
+    ddp, full = (ledger(TINY, name, 3, 999, micro_batches=2, exchanges=2) for name in ("ddp", "fsdp_full"))
+    assert (ddp["buffers"], full["gradients"]) == (0, 96)
 
 
 def test_an_update_in_float32_is_a_moment_of_its_own():

@@ -190,7 +190,7 @@ def one_exchange(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     said = listed(f"{STRATEGY_NAMES[name]} takes {change}" for name, change in changes.items())
     if {*changes.values()} == {_SAME}:
         said = f"every strategy takes {_SAME}"
-    columns = (("step_ms", "ms"), ("gradients_mib", "MiB sent"), ("peak_mib", "peak MiB"))
+    columns = (("step_ms", "ms"), ("spread_step_ms", "± ms"), ("sent_mib", "MiB sent"), ("peak_mib", "peak MiB"))
     ends = (("every", "after each"), ("last", "once"))
     names = {f"{name}_{end}": f"{unit}, {exchanged}" for end, exchanged in ends for name, unit in columns}
     shown = _shown(table, names, "micro_batches", "strategy")
@@ -223,6 +223,7 @@ def hidden_share(table: pd.DataFrame) -> Markdown:
     late = " The host is late: it starts kernels after the GPU is free." if host_bound(table) else ""
     names = {
         "communication_ms": "communication, ms",
+        "least_ms": "of the rank that waits least, ms",
         "trace_ms": "exposed by trace, ms",
         "steps_ms": "by difference, ms",
         "waits_ms": "by hooks, ms",
@@ -242,7 +243,7 @@ def added_by_sharding(table: pd.DataFrame) -> Markdown:
     largest = table.loc[table["difference_us"].abs().idxmax()]
     names = {"calls_difference": "calls more", "difference_us": "µs more"}
     ms = units.number(largest["difference_us"] / 1e3)
-    sentence = f"**The largest difference is {largest['operator']}: {ms} ms per step**, waiting included."
+    sentence = f"**The largest difference is {largest['operator']}: {ms} ms per step**, mean of the ranks with waiting."
     return verdict(sentence, _shown(table.head(8).round(0), names, "operator"), summary="The largest differences")
 
 
@@ -251,10 +252,12 @@ def lines_fit(table: pd.DataFrame, here: pd.DataFrame) -> Markdown:
     if table.empty:
         return verdict("No collective was timed at two sizes.")
     names = {"alpha_us": "α, µs", "beta_gb_per_s": "β, GB/s", "knee_mib": "α is half of the time at, MiB"}
+    names |= {"miss": "misses a time by up to"}
     runs = pd.concat([table.assign(run="projected from"), here.assign(run="this run")])
+    runs["miss"] = runs["residual"].map(units.percent)
     shown, summary = _shown(runs, names, "run", "ranks", "collective"), "α and β of every line"
     worst = units.percent(table["residual"].max())
-    fit = f"Every time is within {worst} of its line."
+    fit = f"Every time that is projected from is within {worst} of its line."
     if table["residual"].max() > _STRAIGHT:
         fit = f"A line is too simple: it misses by up to {worst}."
     alphas = table.groupby("ranks")["alpha_us"].median()
@@ -277,10 +280,21 @@ def projection_error(table: pd.DataFrame) -> Markdown:
     worst = (lost - measured).abs().idxmax()
     where = f"{STRATEGY_NAMES[tested.loc[worst, 'strategy']]} on {tested.loc[worst, 'gpus']} GPUs"
     both = f"{where} should lose {units.percent(lost[worst])} of the speed, and loses {units.percent(measured[worst])}"
+    shown = pd.DataFrame(
+        {
+            "strategy": tested["strategy"].map(STRATEGY_NAMES),
+            "GPUs": tested["gpus"],
+            "projected loss": lost.map(units.percent),
+            "measured loss": measured.map(units.percent),
+        }
+    )
     if abs(lost[worst] - measured[worst]) <= _POINT:
-        return verdict(f"**The projection is right**, within one point: {both}.")
+        return verdict(f"**The projection is right**, within one point: {both}.", shown)
     wrong = "leaves out most of the cost" if lost[worst] < measured[worst] else "counts too much"
-    return verdict(f"**The projection {wrong}**: {both}.")
+    near = (lost - measured).abs().groupby(tested["strategy"], sort=False).max() <= _POINT
+    names = listed(STRATEGY_NAMES[str(name)] for name in near.index[near])
+    right = f" It is right within one point for {names}." if near.any() else ""
+    return verdict(f"**The projection {wrong}**: {both}.{right}", shown)
 
 
 def as_the_report(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -326,7 +340,8 @@ def _saving(runs: Mapping[str, Run]) -> str | None:
     if saved is None:
         return None
     activations = units.percent(ddp["activations"] / ddp["predicted"])
-    return f"{units.percent(saved)} of the peak saved; {activations} are activations"
+    of = "the peak" if held["peak"].notna().any() else "what the ledger counts"
+    return f"{units.percent(saved)} of {of} saved; {activations} are activations"
 
 
 def _enough_work(runs: Mapping[str, Run]) -> str | None:

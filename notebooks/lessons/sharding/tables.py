@@ -86,6 +86,7 @@ def forecast(plan: GptPlan, row: pd.Series | dict) -> dict[str, int]:
         element_bytes=size,
         state_bytes=state_bytes,
         micro_batches=row["micro_batches"],
+        exchanges=_synced(row),
     )
 
 
@@ -111,23 +112,23 @@ def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
     )
 
 
-def _synced(row: pd.Series) -> int:
+def _synced(row: pd.Series | dict) -> int:
+    """Return how often gradients are exchanged in a step."""
     return int(row["micro_batches"]) if row["synced"] == "every" else 1
 
 
 def accumulation(run: Run) -> pd.DataFrame:
-    """Return per number of micro-batches and strategy: step_ms, MiB of gradients and peak_mib, and what is saved.
+    """Return per number of micro-batches and strategy: step_ms, sent_mib of all collectives, peak_mib, and the saving.
 
     Columns end in "_every", gradients exchanged after each micro-batch, or "_last", once per step.
     """
     by = ["micro_batches", "strategy", "synced"]
     table = run.medians(by, "step_ms")
     rows = run.entries("traffic")
-    rows = rows[(rows["rank"] == 0) & rows["collective"].isin(["all-reduce", "reduce-scatter"])]
-    moved = rows.groupby(by)["sent_bytes"].sum().rename("gradients_mib") / MIB
+    moved = rows[rows["rank"] == 0].groupby(by)["sent_bytes"].sum().rename("sent_mib") / MIB
     peaks = run.entries("memory", [*by, "peak_mib"]).groupby(by)["peak_mib"].max()
     table = table.join(moved, on=by).join(peaks, on=by)
-    columns = ["step_ms", "spread_step_ms", "gradients_mib", "peak_mib"]
+    columns = ["step_ms", "spread_step_ms", "sent_mib", "peak_mib"]
     wide = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
     result = pd.DataFrame({f"{name}_{synced}": wide[name][synced] for name in columns for synced in ("every", "last")})
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
@@ -158,7 +159,7 @@ def overlap(run: Run) -> pd.DataFrame:
     `trace`: kernels during which nothing computes. `steps`: the time of gradients with communication less that without.
     `waits`: what the computing stream waited for, by hooks. Each is subtracted from the trace's communication, and
     `share` is what is left of it. `slowed_ms` is by how much computing took longer than on a rank alone: hidden
-    communication is not free.
+    communication is not free. `least_ms` is the communication of the rank that waits least for others.
     """
     profiled = profile(run)
     account = profiled.set_index("strategy")
@@ -176,7 +177,7 @@ def overlap(run: Run) -> pd.DataFrame:
             "steps": medians["gradients"][strategy] - medians["muted"][strategy],
             "waits": medians["waited"][strategy],
         }
-        row = {"strategy": strategy, "communication_ms": total}
+        row = {"strategy": strategy, "communication_ms": total, "least_ms": account_row["least_communication_ms"]}
         row |= {f"{name}_ms": ms for name, ms in exposed.items()}
         row |= {f"{name}_share": 1 - ms / total for name, ms in exposed.items()}
         alone = figures.loc["single"] if "single" in figures.index else account_row * float("nan")
@@ -186,7 +187,7 @@ def overlap(run: Run) -> pd.DataFrame:
         }
         rows.append(row)
     shown = [f"{name}_{kind}" for kind in ("ms", "share") for name in ("trace", "steps", "waits")]
-    table = pd.DataFrame(rows, columns=["strategy", "communication_ms", *shown, "slowed_ms", "idle_ms"])
+    table = pd.DataFrame(rows, columns=["strategy", "communication_ms", "least_ms", *shown, "slowed_ms", "idle_ms"])
     shares = table[[name for name in shown if name.endswith("_share")]]
     table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
     return of_run(table, run, idlest=fact(profiled, "idlest"))

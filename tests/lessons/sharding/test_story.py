@@ -217,7 +217,11 @@ def lines(*rows):
 @pytest.mark.parametrize(
     ("alpha_us", "residual", "said"),
     [
-        (22.0, 0.1, "Every time is within 10 % of its line. **From 2 to 4 ranks, α grows less than the hops of a ring"),
+        (
+            22.0,
+            0.1,
+            "from is within 10 % of its line. **From 2 to 4 ranks, α grows less than the hops of a ring",
+        ),
         (60.0, 0.1, "α grows as the hops of a ring"),
         (99.0, 0.1, "α grows more than the hops of a ring"),
         (60.0, 0.34, "A line is too simple: it misses by up to 34 %"),
@@ -244,6 +248,13 @@ def test_lines_fit(alpha_us, residual, said):
 def test_projection_error(error, said):
     rows = [("fsdp_full", 2, 0.99, error), ("fsdp_full", 8, 0.95, NAN)]
     assert said in sharding.projection_error(table(*rows, columns=["strategy", "gpus", "efficiency", "error"])).data
+
+
+def test_a_projection_that_holds_for_one_strategy_says_so():
+    rows = [("fsdp_full", 4, 0.995, 0.05), ("fsdp_root", 4, 0.985, 0.006), ("fsdp_root", 2, 0.99, 0.001)]
+    said = sharding.projection_error(table(*rows, columns=["strategy", "gpus", "efficiency", "error"])).data
+    assert "loses 5.2 %. It is right within one point for FSDP as one group." in said
+    assert "| FSDP as one group | 4 | 1.5 % | 2.1 % |" in said
 
 
 @pytest.mark.parametrize(

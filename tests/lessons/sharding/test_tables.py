@@ -96,13 +96,14 @@ def test_accumulation_puts_every_beside_last(tmp_path):
         4: ["ddp", "fsdp_full"]
     }
     halved, table = table[table["micro_batches"] == 2], table[table["micro_batches"] == 4]
-    assert (halved["gradients_mib_every"] / halved["gradients_mib_last"]).to_list() == pytest.approx([2, 2])
+    ddp, sharded = (halved["sent_mib_every"] / halved["sent_mib_last"]).to_list()
+    assert ddp == pytest.approx(2) and 1 < sharded < 1.5, "parameters are gathered either way"
     assert table["step_ms_every"].to_list() == pytest.approx([400, 500])
     assert table["saved_ms"].to_list() == pytest.approx([20, 1])
     assert table["resolved"].tolist() == [True, False]
     gradients = 2 * (774_030_080 + 47 * 1280) / 2**20
-    assert table["gradients_mib_last"].iloc[0] == pytest.approx(gradients)
-    assert table["gradients_mib_every"].iloc[0] == pytest.approx(4 * gradients)
+    assert table["sent_mib_last"].iloc[0] == pytest.approx(gradients)
+    assert table["sent_mib_every"].iloc[0] == pytest.approx(4 * gradients)
 
 
 def profiled(folder, strategies=("single", "ddp"), moved=10.0, steps=6.0, waits=6.0):

@@ -58,7 +58,8 @@ def test_every_exchange_sends_as_many_times_the_gradients():
     run = launch(sharding.Accumulation.small(repeats=1, times=(3,)), progress=False)
     table = sharding.accumulation(run)
     assert table["strategy"].tolist() == ["ddp", "fsdp_full"]
-    assert table["gradients_mib_every"].to_list() == pytest.approx(3 * table["gradients_mib_last"])
+    more = table["sent_mib_every"] / table["sent_mib_last"]
+    assert more.iloc[0] == pytest.approx(3) and 1 < more.iloc[1] < 3, "FSDP gathers its parameters either way"
     assert sharding.sent(run, ["strategy", "synced"])["equal"].all()
 
 
