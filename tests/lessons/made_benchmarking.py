@@ -148,11 +148,11 @@ _RIGHT = {
 }
 
 
-def trial_run(folder, *, device="cuda", variants=VARIANTS):
+def trial_run(folder):
     """Writes a Trial run."""
-    plan = Trial(device=device, variants=variants, size="full" if device == "cuda" else "small")
+    plan = Trial(device="cuda", variants=VARIANTS, size="full")
     rows = [_knobs(point) | {"entry": "trial"} | _RIGHT | SHOWN[point.variant] for point in plan.points()]
-    return _write(folder, plan, rows, device)
+    return _write(folder, plan, rows, "cuda")
 
 
 __all__ = ["MODES", "NAMES", "SHOWN", "launches_run", "profiles_run", "steps_run", "trial_run"]

@@ -86,20 +86,9 @@ def _largest_error(run: Run, precision: str) -> Measured:
     return figure(run, 1e3 * table[chosen]["worst"].max())
 
 
-def _same_bits(run: Run) -> Measured:
-    table = memory.errors(run)
-    return figure(run, table[table["implementation"] == "flash"]["same_bits"].all())
-
-
 def _growth(run: Run) -> Measured:
     table = memory.held(run)
     return figure(run, table[table["implementation"] == "flash"]["exponent"].dropna().iloc[-1])
-
-
-def _missed_bugs(run: Run) -> Measured:
-    rows = run.rows[run.rows["variant"] != "right"]
-    wrong = (rows["sees_ahead"] > 0) | (rows["early_weight"] > 1.01) | (rows["backward_largest"] >= 1)
-    return figure(run, (~wrong).sum())
 
 
 def _shape(sequence: int, head_dim: int) -> str:
@@ -119,7 +108,5 @@ FIGURES = {
     "phases_at_the_longest": _phases_at_the_longest,
     "float32_error": partial(_largest_error, precision="float32"),
     "bfloat16_error": partial(_largest_error, precision="bfloat16"),
-    "same_bits": _same_bits,
     "growth": _growth,
-    "missed_bugs": _missed_bugs,
 }

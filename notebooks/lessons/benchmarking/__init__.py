@@ -11,4 +11,4 @@ from lessons.benchmarking.story import in_one_minute, larger_is_faster, launch_m
 from lessons.benchmarking.tables import accounts, export_trace, families, iterations, launches, modes, roofline, steps
 from lessons.benchmarking.tables import symptoms, timelines, warm_ups
 
-RECORDED = {name: f"h100/benchmarking/{name}" for name in ("steps", "launches", "profiles", "trial")}
+RECORDED = {name: f"h100/benchmarking/{name}" for name in ("steps", "launches", "profiles")}

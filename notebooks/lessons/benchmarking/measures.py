@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from labkit.tables.measures import Measured, figure, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
-from lessons.benchmarking.tables import accounts, launches, wrong_by_rows
+from lessons.benchmarking.tables import accounts, launches
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -47,11 +47,6 @@ def _clocks_apart(run: Run) -> Measured:
     return figure(run, 100 * table[table["phase"] == "forward"]["apart"].abs().max())
 
 
-def _bugs_caught(run: Run) -> Measured:
-    rows = run.rows[run.rows["variant"] != "right"].to_dict("records")
-    return figure(run, sum(row["variant"] in wrong_by_rows(row) for row in rows))
-
-
 FIGURES = {
     "float32": partial(_product, precision="float32"),
     "tf32": partial(_product, precision="tf32"),
@@ -59,5 +54,4 @@ FIGURES = {
     "step": _step,
     "model_error": _model_error,
     "clocks_apart": _clocks_apart,
-    "bugs_caught": _bugs_caught,
 }

@@ -1,4 +1,4 @@
-"""What matters of lab 07: sums and casts as predicted, peaks that the ledger explains, the lowest peak."""
+"""What matters of lab 07: peaks that the ledger explains, the lowest peak."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure
 from labkit.theory.sizes import MIB
-from lessons.precision_memory.tables import dtypes, faults, levers, memory, sums, symptoms, timeline
+from lessons.precision_memory.tables import levers, memory, timeline
 from lessons.precision_memory.theory.memory import ledger, shape_of
 
 if TYPE_CHECKING:
@@ -28,19 +28,8 @@ def _timeline_beside_ledger(run: Run) -> Measured:
     return figure(run, max(apart, key=abs))
 
 
-def _float32_losses(run: Run) -> Measured:
-    return figure(run, (dtypes(run).set_index("what").loc["loss", ["float16", "bfloat16"]] == "float32").sum())
-
-
-def _bugs_caught(run: Run) -> Measured:
-    return figure(run, sum(faults(row) == [row["variant"]] for row in symptoms(run).to_dict("records")))
-
-
 FIGURES = {
-    "equal_sums": lambda run: figure(run, sums(run)["equal"].dropna().sum()),
-    "float32_losses": _float32_losses,
     "unexplained": _largest_unexplained,
     "timeline": _timeline_beside_ledger,
     "lowest_peak": lambda run: figure(run, 100 * levers(run)["peak_ratio"].min()),
-    "bugs_caught": _bugs_caught,
 }

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from labkit.launching import launch
 from lessons.attention import plan
 from lessons.attention import theory as memory
-from lessons.attention.exercises import verdict_of
+from lessons.attention.exercises import SYMPTOMS, suspects, verdict_of
 from lessons.attention.plan import VARIANTS
 from lessons.attention.worker import measure, symptoms
 from lessons.attention.worker.implementations import TILE, implementation
@@ -32,6 +32,11 @@ def shown() -> dict[str, dict]:
 def test_every_variant_is_found_by_its_own_fault(shown, name):
     faults = set(verdict_of(shown[name]).faults)
     assert faults == {name} - {"right"}
+
+
+def test_another_error_is_named_too_and_suspects_are_all_that_is_wrong(shown):
+    assert set(verdict_of(shown["right"] | {"gradient_error": 0.1}).faults) == {"wrong"}
+    assert sorted(suspects()) == sorted(SYMPTOMS) == sorted({*VARIANTS} - {"right"})
 
 
 @pytest.mark.slow
