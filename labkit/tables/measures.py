@@ -70,7 +70,7 @@ class Measure:
     its physical limit where there is one; None where the run does not show it. comparison and goal: such as "≤" and
     1.05; a measure without them is shown by a node's card, where `better` is HIGHER or LOWER. least_gpus: 0 for a
     figure that CPU processes show, too. gpus: it is one of runs on exactly so many GPUs; 0: on any number.
-    between_nodes: one of runs on several nodes, GPUs or not. depends_on: CODE (counted bytes, errors, verdicts), which
+    between_nodes: one of runs on several nodes, GPUs or not. depends_on: CODE (counted bytes, errors), which
     any machine shows; GPU, also its links; HOST, as a step whose kernels the host enqueues. reason: why the goal is
     missed where it is, as far as that is known.
     """
@@ -130,11 +130,6 @@ def figure_of(run: Run, table: pd.DataFrame, column: str, scale: float = 1.0, **
         return None
     row = rows.iloc[0]
     return figure(run, scale * row[column], scale * row.get(f"spread_{column}", 0.0))
-
-
-def misjudged(run: Run, symptoms: pd.DataFrame, caught: pd.Series) -> Measured:
-    """Return how many wrong variants of a Trial are not caught, and right ones are accused."""
-    return figure(run, (caught != (symptoms["variant"] != "right")).sum())
 
 
 @cache

@@ -48,7 +48,7 @@ def test_no_goal_of_four_gpus_is_without_a_run():
     listed = set(table.loc[table["lab"] == "broadcast", "figure"])
     assert listed == {measure.name for measure in measures_of("broadcast") if measure.comparison}
     four = table[table["figure"].str.contains("4 GPUs")]
-    assert len(four) >= 30 and four["measured"].notna().all(), four[four["measured"].isna()]
+    assert len(four) >= 20 and four["measured"].notna().all(), four[four["measured"].isna()]
     for lab in ("ddp_fsdp", "sharding"):
         expected = {one.name for one in measures_of(lab) if one.comparison and "4 GPUs" in one.name}
         assert expected and expected <= set(four["figure"])
@@ -73,7 +73,7 @@ def test_verdicts_on_four_gpus():
     assert met["step of the best size over torch's DDP's, 4 GPUs"] == "True"
     for lab in (collectives, optimizer_sharding):
         four = {figure: verdict for figure, verdict in cards(lab).items() if "4 GPUs" in figure}
-        assert set(four.values()) <= {"True", OPEN} and len(four) >= 7, lab.__name__
+        assert set(four.values()) <= {"True", OPEN} and len(four) >= 6, lab.__name__
 
 
 def test_ledgers_hold_on_four_gpus():

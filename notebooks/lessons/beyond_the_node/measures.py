@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, figure_of
-from lessons.beyond_the_node.tables import exchanges, levels_gain, strategies, two_lines
+from lessons.beyond_the_node.tables import strategies, two_lines
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -16,12 +16,6 @@ def _off_rate(run: Run, link_mbit: int) -> Measured | None:
     lines = two_lines(run)
     off = lines.assign(off=lines["share_of_rate"] - 1, spread_off=lines["spread_share_of_rate"])
     return figure_of(run, off, "off", 100, place="between", link_mbit=link_mbit)
-
-
-def _gain_off(run: Run) -> Measured:
-    gain = levels_gain(run)
-    largest = gain[gain["kib"] == gain["kib"].max()]
-    return figure(run, 100 * (largest["bytes_gain"] / largest["expected_gain"] - 1).abs().max())
 
 
 def _step_bytes_off(run: Run) -> Measured:
@@ -41,18 +35,10 @@ def _fsdp_over_hsdp(run: Run) -> Measured | None:
     return figure(run, ratio, ratio * (rows["spread_step_ms"] / rows["step_ms"])[["fsdp", "hsdp"]].sum())
 
 
-def _exchange_off(run: Run) -> Measured:
-    rare = exchanges(run).iloc[-1]
-    return figure(run, 100 * (rare["link_mib"] / rare["expected_link_mib"] - 1))
-
-
 FIGURES = {
     "rate_1000": partial(_off_rate, link_mbit=1000),
     "rate_300": partial(_off_rate, link_mbit=300),
     "rate_100": partial(_off_rate, link_mbit=100),
-    "levels": _gain_off,
     "step_bytes": _step_bytes_off,
     "fsdp_over_hsdp": _fsdp_over_hsdp,
-    "exchange": _exchange_off,
-    "apart": lambda run: figure(run, exchanges(run)["apart"].max()),
 }

@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, ratio, repeats, workers
+from labkit.tables.measures import Measured, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import least_seconds
@@ -55,5 +55,4 @@ FIGURES = {
     "scatter_all_gather": partial(_rate, method="scatter_all_gather"),
     "scatter_over_links": partial(_times_as_long, method="scatter_all_gather", other="links"),
     "pipelined_over_scatter": partial(_times_as_long, method="pipelined", other="scatter_all_gather"),
-    "wrong_settings": lambda run: figure(run, (methods(run)["status"] != "ok").sum()),
 }

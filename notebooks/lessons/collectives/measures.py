@@ -1,11 +1,11 @@
-"""What matters of lab 09: what large and small messages reach, how near nccl-tests ours are, and what is wrong."""
+"""What matters of lab 09: what large and small messages reach, and how near nccl-tests ours are."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, misjudged, workers
+from labkit.tables.measures import Measured, figure, workers
 from labkit.theory.sizes import KIB, MIB
 from lessons.collectives import tables
 from lessons.collectives.plan import Sweep
@@ -71,24 +71,6 @@ def _over_nccl_tests(run: Run, collective: str) -> Measured | None:
     return figure(run, lowest["ratio"], lowest["ratio"] * lowest["spread_share"])
 
 
-def _wrong_settings(run: Run) -> Measured:
-    """Return how many settings gave wrong values, or were faster than the links allow."""
-    table = tables.bandwidths(run)
-    return figure(run, ((table["status"] != "ok") | (table["verdict"] == "impossible")).sum())
-
-
-def _wrong_rings(run: Run) -> Measured:
-    """Return how many of our rings gave wrong sums, or sent other bytes than the formula."""
-    table = tables.rings(run)
-    wrong = (table["status"] != "ok") | (table["sent_bytes"] != table["formula_bytes"])
-    return figure(run, wrong.sum())
-
-
-def _misjudged(run: Run) -> Measured:
-    table = tables.symptoms(run)
-    return misjudged(run, table, tables.caught(table))
-
-
 FIGURES = {
     "all_reduce": partial(_bus, collective="all-reduce"),
     "all_gather": partial(_bus, collective="all-gather"),
@@ -100,7 +82,4 @@ FIGURES = {
     "broadcast_over": partial(_over_nccl_tests, collective="broadcast"),
     "all_to_all_over": partial(_over_nccl_tests, collective="all-to-all"),
     "send_recv_over": partial(_over_nccl_tests, collective="send/recv"),
-    "wrong_settings": _wrong_settings,
-    "wrong_rings": _wrong_rings,
-    "misjudged": _misjudged,
 }

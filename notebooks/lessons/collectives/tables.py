@@ -138,13 +138,6 @@ def _limit(gpu: limits.Spec | None, row) -> float | None:
 LATE = 0.1  # of what the clock showed, or claimed: more is a fault
 
 
-def caught(table: pd.DataFrame) -> pd.Series:
-    """Return, for each row of `symptoms`, whether its numbers give a fault away."""
-    late = table["late_seconds"] > LATE * table["seconds"]
-    factor = (table["claimed_gb_per_s"] / table["bus_gb_per_s"] - 1).abs() > LATE
-    return late | factor | (table["wrong_ranks"] > 0)
-
-
 _KEYS = ["collective", "ranks", "bytes"]
 _RATES = ["claimed_gb_per_s", "bus_gb_per_s"]
 _WRONG = ["wrong_ranks", "wrong_share"]

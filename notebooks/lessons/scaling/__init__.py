@@ -8,5 +8,5 @@ from lessons.scaling.story import ways_agree
 from lessons.scaling.tables import accuracy, beside_line, data_parallel, exchange, laws, messages, orders, parts
 from lessons.scaling.tables import published_speedups, scaling, symptoms
 
-_PLANS = ("epochs", "communication", "messages", "accuracy", "trial")
+_PLANS = ("epochs", "communication", "messages", "accuracy")
 RECORDED = {name: f"h200x2/scaling/{name}" for name in _PLANS}

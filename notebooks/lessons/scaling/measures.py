@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, figure_of, misjudged, most_per_second, repeats, workers
+from labkit.tables.measures import Measured, figure, figure_of, most_per_second, repeats, workers
 from labkit.theory.cifar10 import CLASSES
 from labkit.theory.resnet import flop_per_image
 from lessons.scaling import tables
-from lessons.scaling.theory import ddp_buckets, model
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -36,18 +35,6 @@ def _apart(run: Run) -> Measured:
     return figure(run, table.loc[table["ranks"] > 1, "apart_points"].max())
 
 
-def _wrong_gradients(run: Run) -> Measured:
-    """Return how many settings send other bytes, or other calls, than the formula."""
-    table, network = tables.exchange(run), (run.plan.width, run.plan.blocks)
-    wrong = (table["sent_bytes"] != 4 * model(*network).parameters) | (table["calls"] != ddp_buckets(*network))
-    return figure(run, wrong.sum())
-
-
-def _misjudged(run: Run) -> Measured:
-    table = tables.symptoms(run)
-    return misjudged(run, table, tables.caught(table))
-
-
 FIGURES = {
     "large_batch": partial(_images, which=-1),
     "small_batch": partial(_images, which=0),
@@ -55,6 +42,4 @@ FIGURES = {
     "host_loader": partial(_efficiency, loader="host"),
     "rest": lambda run: figure(run, 100 * tables.parts(run)["rest_share"].max()),
     "apart": _apart,
-    "wrong_gradients": _wrong_gradients,
-    "misjudged": _misjudged,
 }

@@ -205,11 +205,6 @@ def symptoms(run: Run) -> pd.DataFrame:
     return of_images(rows[rows["rank"] == 0][columns].reset_index(drop=True), run)
 
 
-def caught(table: pd.DataFrame) -> pd.Series:
-    """Return, for each row of `symptoms`, whether its numbers give a fault away."""
-    return (table["distinct"] < 1) | (table["repeated"] > 0.5) | (table["validated"] < 1)
-
-
 MEASURED = ("test_percent", "train_percent", "train_loss")
 
 

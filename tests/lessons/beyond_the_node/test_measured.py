@@ -51,7 +51,6 @@ def test_the_verdict_on_lines_follows_the_share(folder, share, part):
     assert part in said and "say nothing about GPUs" in said
     met = scorecard_of(run).set_index("figure")["met"]
     assert [met[f"line between nodes, from the rate set, {rate} Mbit/s"] for rate in (300, 100)] == [share == 0.95] * 2
-    assert met["bytes of a flat over a hierarchical all-reduce, off theory"]
 
 
 def counting(table):
@@ -165,11 +164,10 @@ def test_local_steps_save_bytes_and_may_cost_loss(folder, worse, part):
 def test_ranks_that_end_apart_are_told(folder):
     run = made.local_run(folder / "apart", apart=0.25)
     assert "✘ **Ranks end with different weights" in lab.local_steps_cost(lab.exchanges(run)).data
-    assert scorecard_of(run)["met"].tolist() == [True, False]
 
 
 def test_measures_need_two_nodes(folder, messages, steps):
-    assert sum(len(scorecard_of(run)) for run in (messages, steps)) == 5
+    assert sum(len(scorecard_of(run)) for run in (messages, steps)) == 4
     alone = made.write_run(folder / "one", made.Messages.small(gpus=4), made.CPU)
     assert scorecard_of(alone).empty
 
