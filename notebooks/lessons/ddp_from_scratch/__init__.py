@@ -11,7 +11,7 @@ from lessons.ddp_from_scratch.tables import buckets, cases, costs, curve, equali
 from lessons.ddp_from_scratch.tables import profile, sending, symptoms, trace_spans
 from lessons.ddp_from_scratch.theory import NAMES
 
-_ON_BOTH, _ON_TWO = ("implementations", "buckets", "equality"), ("profiles", "trial", "report_128", "report_32")
+_ON_BOTH, _ON_TWO = ("implementations", "buckets"), ("equality", "profiles", "trial", "report_128", "report_32")
 # The report trains on two GPUs; the runs on four are for the measures.
 RECORDED = Recordings(
     "ddp_from_scratch",

@@ -1,4 +1,4 @@
-"""What matters of lab 10: the bucketed step beside torch's DDP, the calls that it makes, and whether all is right."""
+"""What matters of lab 10: the bucketed step, alone and beside torch's DDP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.measures import Measured, figure, figure_of, repeats, workers
-from lessons.ddp_from_scratch.tables import buckets, equality, implementations, overlap
+from labkit.tables.measures import Measured, figure_of, repeats, workers
+from lessons.ddp_from_scratch.tables import buckets, implementations
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -33,18 +33,9 @@ def _over_ddp(run: Run, read: Callable[[Run], pd.DataFrame]) -> Measured | None:
     return figure_of(run, rows, "over_ddp", strategy="bucketed") if _has_a_goal(run) else None
 
 
-def _unexpected(run: Run) -> Measured | None:
-    """Return how many settings of ours make other calls than theory says."""
-    table = overlap(run)
-    unequal = ~table[table["strategy"] != "ddp"]["equal"].astype(bool)
-    return figure(run, unequal.sum()) if _has_a_goal(run) else None
-
-
 FIGURES = {
     "bucketed": partial(_step, strategy="bucketed"),
     "ddp": partial(_step, strategy="ddp"),
     "step_over_ddp": partial(_over_ddp, read=implementations),
     "best_size_over_ddp": partial(_over_ddp, read=buckets),
-    "unexpected": _unexpected,
-    "differing": lambda run: figure(run, (~equality(run)["equal"]).sum()),
 }

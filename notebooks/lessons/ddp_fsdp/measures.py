@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.tables.ledgers import ERRORS, equality, sent
+from labkit.tables.ledgers import ERRORS, equality
 from labkit.tables.measures import Measured, figure, most_per_second, repeats, workers
 from labkit.tables.rates import ladder
 from labkit.theory.gpt import flop_per_token
@@ -88,7 +88,6 @@ FIGURES = {
     "kept_64": partial(_of_ddp, batch=64, column="efficiency"),
     "kept_16": partial(_of_ddp, batch=16, column="efficiency"),
     "unexplained": lambda run: figure(run, 100 * memory(run)["unexplained_share"].abs().max()),
-    "unequal": lambda run: figure(run, (~sent(run)["equal"].astype(bool)).sum()),
     "fastest": _fastest,
     "ddp_rate": partial(_of_ddp, batch=64, column="samples_per_s"),
     "error": _error,

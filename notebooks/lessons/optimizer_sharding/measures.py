@@ -1,4 +1,4 @@
-"""What matters of lab 11: our sharded update and step beside torch's, what a rank holds, and whether it is right."""
+"""What matters of lab 11: our sharded update and step beside torch's, and what a rank holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, figure_of, repeats, workers
-from lessons.optimizer_sharding.tables import complete, equality, faults, memory, owned, sent, steps, symptoms
+from lessons.optimizer_sharding.tables import complete, memory, steps
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -31,10 +31,6 @@ def _peak_over_torch(run: Run, kernel: str) -> Measured | None:
     return figure(run, peaks["sharded"] / peaks[["zero_redundancy", "zero_buckets"]].min())
 
 
-def _missed(run: Run) -> Measured:
-    return figure(run, sum(not faults(row) for row in symptoms(run).to_dict("records") if row["variant"] != "right"))
-
-
 FIGURES = {
     "sharded": partial(_step, way="sharded"),
     "zero_redundancy": partial(_step, way="zero_redundancy"),
@@ -47,9 +43,4 @@ FIGURES = {
     "foreach_peak": partial(_peak_over_torch, kernel="foreach"),
     "fused_peak": partial(_peak_over_torch, kernel="fused"),
     "unexplained": lambda run: figure(run, 100 * memory(run)["unexplained_share"].abs().max()),
-    "excess": lambda run: figure_of(run, owned(run), "excess", 100, way="sharded"),
-    "sent_wrong": lambda run: figure(run, (~sent(run)["equal"]).sum()),
-    "error": lambda run: figure(run, 1e6 * equality(run)[["error", "drift"]].max(axis=None)),
-    "unequal": lambda run: figure(run, (~equality(run)["equal"]).sum()),
-    "missed": _missed,
 }

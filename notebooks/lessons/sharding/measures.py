@@ -80,7 +80,6 @@ FIGURES = {
     "fsdp_kept": partial(_kept, strategy="fsdp_full"),
     "unexplained_batch": _unexplained_batch,
     "unexplained": lambda run: figure(run, 100 * tables.memory(run)["unexplained_share"].abs().max()),
-    "unequal": lambda run: figure(run, (~tables.sent(run)["equal"].astype(bool)).sum()),
     "error": _error,
     "ddp_apart": partial(_apart, strategy="ddp"),
     "fsdp_full_apart": partial(_apart, strategy="fsdp_full"),

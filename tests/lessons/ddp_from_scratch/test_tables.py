@@ -130,9 +130,7 @@ def test_equality_tells_by_case(tmp_path):
     "wrong", [{"weight_error": 0.1}, {"buffer_error": 0.1}, {"apart": 1e-9}, {"none_right": False}], ids=str
 )
 def test_one_fault_on_one_rank_is_enough(tmp_path, wrong):
-    run = equality_run(tmp_path / "run", **wrong)
-    assert not ddp_from_scratch.equality(run)["equal"].any()
-    assert not scorecard_of(run)["met"].any()
+    assert not ddp_from_scratch.equality(equality_run(tmp_path / "run", **wrong))["equal"].any()
 
 
 def test_symptoms_are_the_worst_ranks_beside_rank_0s(tmp_path):
@@ -149,25 +147,20 @@ def test_a_goal_inside_the_spread_is_open(tmp_path):
         "sweep": buckets_run(tmp_path / "sweep", noise=(-0.2, 0.2, 0.0, 0.1, -0.1)),
     }
     for run in runs.values():
-        assert scorecard_of(run)["met"].tolist() == ["open", True]
+        assert scorecard_of(run)["met"].tolist() == ["open"]
 
 
 def test_scorecard(tmp_path):
     good = scorecard_of(implementations_run(tmp_path / "good"))
     assert good["figure"].str.len().max() <= 50
-    assert good["measured"].tolist() == pytest.approx([1.01, 0], abs=1e-3)
-    assert good["met"].all()
-    bad = scorecard_of(implementations_run(tmp_path / "bad", step_ms={"bucketed": 100}, extra_call=1))
-    assert bad["measured"].tolist() == pytest.approx([1.042, 5], abs=1e-3)
-    assert not bad["met"].any()
-    sweep = scorecard_of(buckets_run(tmp_path / "sweep"))
-    assert sweep["met"].all()
-    assert not scorecard_of(buckets_run(tmp_path / "slow", ddp_ms=80.0))["met"].iloc[0]
-    assert scorecard_of(equality_run(tmp_path / "equal"))["met"].all()
-    assert scorecard_of(trial_run(tmp_path / "trial")).empty
+    assert good["measured"].tolist() == pytest.approx([1.01], abs=1e-3)
+    assert good["met"].tolist() == [True]
+    bad = scorecard_of(implementations_run(tmp_path / "bad", step_ms={"bucketed": 100}))
+    assert bad["measured"].tolist() == pytest.approx([1.042], abs=1e-3)
+    assert bad["met"].tolist() == [False]
+    assert scorecard_of(buckets_run(tmp_path / "sweep"))["met"].tolist() == [True]
+    assert scorecard_of(buckets_run(tmp_path / "slow", ddp_ms=80.0))["met"].tolist() == [False]
     without = scorecard_of(implementations_run(tmp_path / "without", strategies=("none", "bucketed")))
-    assert without["figure"].tolist() == ["strategies with unexpected calls, 2 GPUs"], (
-        "there is nothing to compare with"
-    )
+    assert without.empty, "there is nothing to compare with"
     assert scorecard_of(implementations_run(tmp_path / "cpu", device="cpu")).empty
     assert scorecard_of(implementations_run(tmp_path / "batch", samples=16)).empty, "a report's batch"

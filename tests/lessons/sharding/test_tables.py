@@ -167,16 +167,16 @@ def test_measures(tmp_path, scaled):
         return step_of(point) + 15.2 * (point.ranks > 1)
 
     near = made(tmp_path / "near", full(sharding.Strategies, large=48), close)
-    assert scorecard_of(near)["met"].tolist() == ["open", "open", True, True], "0.952 ± 0.01 is not above 0.95"
+    assert scorecard_of(near)["met"].tolist() == ["open", "open", True], "0.952 ± 0.01 is not above 0.95"
 
     def slow(point):
         return step_of(point) + 30 * (point.strategy == "fsdp_full")
 
     run = made(tmp_path / "slow", full(sharding.Strategies, large=48), slow, factor=1.2, counted=1)
+    assert not sharding.sent(run)["equal"].any()
     card = scorecard_of(run)
-    assert card["met"].tolist() == [True, False, False, False], card
-    figures = [500 / 540, 100 / 6, len(sharding.sent(run))]
-    assert card["measured"].tolist()[1:] == pytest.approx(figures, abs=1e-3)
+    assert card["met"].tolist() == [True, False, False], card
+    assert card["measured"].tolist()[1:] == pytest.approx([500 / 540, 100 / 6], abs=1e-3)
     ladder = full(sharding.Ladder, gpus=1)
     # 8 · 1024 tokens at 3.2 times the published rate take 78.6 ms; at 3.25, float8's goal, 77.4 ms.
     for step, met in ((76.0, [True, True]), (78.0, [True, False]), (79.3, [False, False])):
