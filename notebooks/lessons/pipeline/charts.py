@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COLORS = {
     "F": canvas.COMPUTE,
     "B": "#00405F",
-    "I": "#00405F",
+    "I": "#33627D",
     "W": "#8DB7CE",
     "U": "#009E73",
     "T": canvas.COMMUNICATE,
@@ -33,7 +33,7 @@ COLORS = {
 WORDS = {
     "F": "forward",
     "B": "backward",
-    "I": "backward",
+    "I": "input's gradient",
     "W": "weight gradient",
     "U": "optimizer",
     "T": "transfer",
@@ -95,7 +95,7 @@ def kept_micro_batches(table: pd.DataFrame) -> str:
     """Return how many micro-batches the ranks of an `ideal` keep at most: one number if it is the same for all."""
     kept = list(dict.fromkeys(f"{share:.2g}" for share in fact(table, "in_flight")))
     counts = listed(kept if len(kept) == 1 else [f"{share:.2g}" for share in fact(table, "in_flight")])
-    return f"{'each rank keeps' if len(kept) == 1 else 'ranks keep'} {counts} micro-batches"
+    return f"{'each rank keeps' if len(kept) == 1 else 'ranks keep'} activations of {counts} micro-batches"
 
 
 def _timeline_title(table: pd.DataFrame) -> str:
@@ -222,7 +222,7 @@ def bubble_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     tables = _of_runs(here, recorded)
     figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.56, width=11.5)
     for ax, table in zip(axes, tables, strict=True):
-        names = [f"{NAMES[row.schedule]}\nstep {units.seconds(row.step_ms / 1e3)}" for row in table.itertuples()]
+        names = [f"{NAMES[row.schedule]}\nlogged, {units.seconds(row.logged_ms / 1e3)}" for row in table.itertuples()]
         places = rows(ax, names)
         for origin, (color, marker, size, aside) in _BUBBLES.items():
             at = [place + aside for place in places]

@@ -93,16 +93,22 @@ class BertPlan(Plan):
         """The most GPUs among which the layers divide evenly: for sweeps that do not turn this knob."""
         return max(n for n in range(1, self.gpus + 1) if self.layers % n == 0)
 
+    def even(self, schedule: str, chunks: int = 0) -> str:
+        """Return the even split over `most_ranks`; interleaved has `chunks` stages a rank: 3, 2 or 1, what divides."""
+        divisible = (n for n in (3, 2, 1) if self.layers % (n * self.most_ranks) == 0)
+        stages = self.most_ranks * ((chunks or next(divisible)) if schedule == "interleaved" else 1)
+        return even_split(self.layers, stages)
+
     def enough(self, count: int) -> int:
         """Return `count` micro-batches, or more where that many ranks need more: a number that divides the batch."""
         enough = range(max(count, self.most_ranks), self.batch + 1)
         return next((n for n in enough if self.batch % n == 0), count)
 
-    def setting(self, *, ranks: int = 0, split: str = "", chunks: int = 1, **knobs: Any) -> dict[str, Any]:
-        """Return a point's knobs; without a split every one of ranks × chunks stages gets as many layers."""
+    def setting(self, *, ranks: int = 0, split: str = "", **knobs: Any) -> dict[str, Any]:
+        """Return a point's knobs; without a split every rank gets as many layers."""
         ranks = ranks or self.most_ranks
         usual = {"micro_batches": 4, "schedule": "gpipe", "mode": "training", "precision": self.precision}
-        return {"ranks": ranks, "split": split or even_split(self.layers, ranks * chunks), **usual, **knobs}
+        return {"ranks": ranks, "split": split or even_split(self.layers, ranks), **usual, **knobs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +156,8 @@ class Schedules(BertPlan):
     chunks: int = 0
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        most = next(n for n in (3, 2, 1) if self.layers % (n * self.most_ranks) == 0)
-        for schedule in self.schedules:
-            chunks = (self.chunks or most) if schedule == "interleaved" else 1
-            for count in self.counts or (self.enough(8),):
-                yield self.setting(schedule=schedule, micro_batches=count, chunks=chunks)
+        for schedule, count in product(self.schedules, self.counts or (self.enough(8),)):
+            yield self.setting(schedule=schedule, micro_batches=count, split=self.even(schedule, self.chunks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,10 +211,10 @@ class Trial(BertPlan):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
-            splits = self.splits or (even_split(self.layers, self.most_ranks),)
+            mode = "fenced" if variant == "first_rank_clock" else "training"
             schedules = ("gpipe",) if variant == BY_HAND else self.schedules
-            for split, schedule, count in product(splits, schedules, self.counts or (self.enough(4),)):
-                ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
-                mode = "fenced" if variant == "first_rank_clock" else "training"
-                point = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
-                yield {"variant": variant, **point}
+            for schedule, count in product(schedules, self.counts or (self.enough(4),)):
+                for split in self.splits or (self.even(schedule),):
+                    ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
+                    point = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
+                    yield {"variant": variant, **point}

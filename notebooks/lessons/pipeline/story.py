@@ -10,7 +10,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact
 from labkit.story import units
-from labkit.story.verdict import one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
 from lessons.pipeline.tables import throughput, timeline
 from lessons.pipeline.theory.queues import PAIR, RANK, Message, posted
@@ -120,7 +120,7 @@ def _above_simulated(here: pd.DataFrame) -> str:
     above = (here["bubble_measured"] - here["bubble_simulated"]).max()
     if above <= _CLOSE:
         return f" Here no bubble is measured more than {100 * _CLOSE:.0f} points above the simulated one."
-    shared = " The simulator leaves out that processes share cores." if fact(here, "on_cpu") else ""
+    shared = " Among what the simulator leaves out: processes share cores." if fact(here, "on_cpu") else ""
     return f" Here the measured one is up to {100 * above:.0f} points larger than the simulated.{shared}"
 
 
@@ -170,7 +170,7 @@ def best_counts(here: pd.DataFrame, recorded: pd.DataFrame, *others: pd.DataFram
     noise = "" if tied == "none" else f" (within noise of {tied})"
     return verdict(
         f"**Training is best with {of.loc['training', 'best']} micro-batches{noise}, "
-        f"a stream with {of.loc['streaming', 'best']}** (recorded).",
+        f"a stream with {of.loc['streaming', 'best']}** (recorded).{_on_cpus(here)}",
         shown,
         summary="The best number in every run and mode",
     )
@@ -196,15 +196,19 @@ def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = rows[[*names]].rename(columns=names)
     uneven = recorded[recorded["split"] != fact(recorded, "even")].iloc[0]
     true = "the forecast came true" if abs(uneven["error"]) <= _CLOSE else "the forecast **did not come true**"
-    if fact(here, "source") != fact(recorded, "source"):
+    if fact(here, "source") != fact(recorded, "source") and not fact(here, "on_cpu"):
         error = here.loc[here["split"] != fact(here, "even"), "error"].iloc[0]
         true += f", here it {_forecast_is(error)}"
     fastest = "the even one" if fact(recorded, "fastest") == fact(recorded, "even") else "another one"
     sentence = (
         f"**The uneven split takes {units.number(uneven['ratio'])} times the even one's step** (recorded training); "
-        f"{true}. Of all {fact(recorded, 'splits')} splits the simulator finds {fastest} fastest."
+        f"{true}. Of all {fact(recorded, 'splits')} splits the simulator finds {fastest} fastest.{_on_cpus(here)}"
     )
     return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
+
+
+def _on_cpus(here: pd.DataFrame) -> str:
+    return f" {CPU_TIMES}" if fact(here, "on_cpu") else ""
 
 
 def _forecast_is(error: float) -> str:
@@ -266,11 +270,15 @@ def _queue(runs: Mapping[str, Run]) -> str | None:
 
 
 def _counts(runs: Mapping[str, Run]) -> str:
+    if runs["microbatches"].plan.device == "cpu":
+        return NOT_COMPARED
     table = throughput.throughput(runs["microbatches"])
     return f"best in training: {_best(table[table['mode'] == 'training'])[0]}"
 
 
 def _slowest(runs: Mapping[str, Run]) -> str:
+    if runs["splits"].plan.device == "cpu":
+        return NOT_COMPARED
     table = timeline.split_forecast(runs["splits"])
     row = table[table["split"] != fact(table, "even")].iloc[0]
     return f"{row['split']}: {units.times(row['ratio'])} the even split's step"

@@ -72,7 +72,7 @@ def test_the_answers_to_the_sliders_questions():
     answers = pipeline.slider_answers().data
     assert "From 28 on" in answers and "with 27 it is 10 %" in answers
     assert "interleaved 1F1B and zero bubble have the shortest step" in answers
-    assert "ranks keep 5, 4.3, 3.7 and 3 micro-batches" in picture("interleaved", 4, 8, chunks=3)
+    assert "ranks keep activations of 5, 4.3, 3.7 and 3 micro-batches" in picture("interleaved", 4, 8, chunks=3)
 
 
 def test_an_uneven_split_is_out_of_balance(runs):

@@ -89,9 +89,9 @@ def test_bubbles_met():
     said(pipeline.bubbles_met(far, met), ("within 2.0 points", "up to 32 points larger", "share cores"), "above")
 
 
-def table_here(made):
-    """Return a table as if a run on this machine's CPUs had measured it."""
-    made.attrs |= {"source": "measured here", "on_cpu": True}
+def table_here(made, on_cpu=True):
+    """Return a table as if a run on this machine had measured it."""
+    made.attrs |= {"source": "measured here", "on_cpu": on_cpu}
     return made
 
 
@@ -143,8 +143,10 @@ def test_splits_cost():
     found = pipeline.splits_cost(missed, missed)
     said(found, ("did not come true**", "finds another one fastest"), "even one fastest")
     for ratio, here in ((1.9, "here it is too low"), (1.42, "here it came true, too"), (1.1, "here it is too high")):
-        found = pipeline.splits_cost(table_here(splits(ratio, 1.4)), met)
-        said(found, ("the forecast came true", here), "not come")
+        found = pipeline.splits_cost(table_here(splits(ratio, 1.4), on_cpu=False), met)
+        said(found, ("the forecast came true", here), ("not come", "CPU"))
+    on_cpus = pipeline.splits_cost(table_here(splits(0.66, 1.4)), met)
+    said(on_cpus, ("the forecast came true. Of all", "say nothing about GPUs"), "here it")
 
 
 def test_first_entries():
