@@ -82,7 +82,9 @@ def sweep_saves(costs: pd.DataFrame) -> Markdown:
             sources(costs): costs["way"].map(_WAYS | {"sweep": f"`launch()` of {points} points"}),
             "call to return, s": costs["seconds"],
             "± s": costs["spread_seconds"],
-            "of it start-up, s": costs["startup_seconds"],
+            "start-up, s": costs["startup_seconds"],
+            "then to the first row, s": costs["first_row_seconds"] - costs["startup_seconds"],
+            "after it, s": costs["seconds"] - costs["first_row_seconds"],
             "÷ bare torchrun": costs["over_torchrun"],
         }
     )

@@ -59,10 +59,20 @@ def test_the_longest_part_of_the_start_up_is_none_of_the_sums():
 def test_a_sweep_saves_or_not(sweep, times, saves):
     seconds = {"torchrun": 7.0, "launch": 7.5, "sweep": sweep}
     rows = [{"way": way, "seconds": wall, "spread_seconds": 0.1} for way, wall in seconds.items()]
-    columns = {"startup_seconds": 1.0, "over_torchrun": 1.0}
+    columns = {"startup_seconds": 1.0, "first_row_seconds": 2.5, "over_torchrun": 1.0}
     text = start.sweep_saves(attributed([row | columns for row in rows], points=20, source="recorded on 2 × H200")).data
     assert times in text
     assert ("measuring takes longer" in text) is not saves
+
+
+def test_the_time_of_every_launch_is_the_sum_of_its_parts(tmp_path):
+    lines = start.sweep_saves(start.launch_costs(cost_run(tmp_path / "cost"))).data.splitlines()
+    head, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    parts = ["start-up, s", "then to the first row, s", "after it, s"]
+    whole, *of_it = ([float(row[head.index(name)]) for row in rows[1:]] for name in ("call to return, s", *parts))
+    assert [sum(row) for row in zip(*of_it, strict=True)] == pytest.approx(whole, abs=0.02)
+    shares = [after / all_of_it for after, all_of_it in zip(of_it[2], whole, strict=True)]
+    assert shares == pytest.approx([1 - 1.5 / 7.4, 1 - 6.0 / 7.0, 1 - 1.5 / 7.2, 1 - 1.5 / 8.4], abs=0.01)
 
 
 def test_what_a_gpu_computes_while_a_gigabyte_comes_in():
