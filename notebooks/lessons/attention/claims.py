@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from labkit.engine.recordings import replay
-from labkit.tables.claims import Figures, undecided
+from labkit.tables.claims import ClaimVerdict, Figures, undecided
 from labkit.tables.published import published
 from lessons.attention.tables import printed
 from lessons.attention.tables.memory import compiled_gains, held
@@ -18,6 +18,7 @@ from lessons.attention.theory import SQUARES
 RECORDED_GAINS, RECORDED_MEMORY = "h200/attention/compiled", "h100/attention/plain"
 RECORDED_SWEEP = "h100/attention/sweep"
 _SAME, _WHOLE = 0.03, 0.01  # agreement of two times; of a fitted count with a whole number
+_AS_LONG = 1.1  # times another time: what takes less is said to take as long
 
 
 def _times(phase: str) -> pd.DataFrame:
@@ -103,9 +104,18 @@ def _precisions() -> pd.Series:
     return table.query("implementation == 'flash' and phase == 'forward' and sequence == 32768")["ratio"]
 
 
-def _best_shares() -> list[float]:
-    """Return the best float32 rate over the peak without tensor cores, and bfloat16's over the peak with them."""
-    return [printed.printed_precisions(_flash())[f"share_of_{units}"].max() for units in ("fp32", "bf16")]
+def _own_precisions() -> pd.Series:
+    """Return the same of our recorded sweep."""
+    table = sweep(replay(RECORDED_SWEEP)).query("phase == 'forward' and sequence == 32768")
+    ms = table.pivot_table(index="head_dim", columns="precision", values="flash_ms")
+    return ms["float32"] / ms["bfloat16"]
+
+
+def as_long(printed_ratios: pd.Series, own: pd.Series) -> ClaimVerdict:
+    """Return whether float32 takes as long as bfloat16: open where only the report's kernel says so, and ours not."""
+    if printed_ratios.max() >= _AS_LONG:
+        return False
+    return True if own.max() < _AS_LONG else None
 
 
 def _fixed(phase: str) -> pd.DataFrame:
@@ -164,8 +174,8 @@ FIGURES = {
     ),
     "precisions": Figures(
         lambda: _span(_precisions()),
-        lambda: " and ".join(f"{share:.0%}".replace("%", " %") for share in _best_shares()),
-        lambda *_: bool(_precisions().max() < 1.1 and max(_best_shares()) < 0.5),
+        lambda: _span(_own_precisions()),
+        lambda *_: as_long(_precisions(), _own_precisions()),
     ),
     "matrices_in_backward": Figures(
         lambda: _span(_fixed("backward")["share"], " %", 100),

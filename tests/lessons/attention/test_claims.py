@@ -5,10 +5,12 @@ import math
 import pandas as pd
 import pytest
 
+from labkit.claims import claims
 from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.published import published
 from lessons import attention
+from lessons.attention.claims import as_long
 from lessons.attention.tables import printed
 from lessons.attention.tables.memory import compiled_gains
 from lessons.attention.tables.speed import CACHE_BYTES, physics, rates
@@ -173,9 +175,23 @@ def faster(factor, **where):
         ("attention", one_matrix, {"memory_before_backward": False}),
         ("flash_attention", faster(200, implementation="triton", phase="forward"), {"waited_times": False}),
         ("flash_attention", faster(2, implementation="triton", precision="bfloat16"), {"precisions": False}),
-        ("flash_attention", faster(4), {"precisions": False}),
+        ("flash_attention", faster(4), {"precisions": None}),
         ("flash_attention", faster(0.1, implementation="triton"), {"triton_wins": False}),
     ],
 )
 def test_another_table_turns_the_verdict(edited_claims, name, change, verdicts):
     assert edited_claims(attention, name, change)["holds"].reindex([*verdicts]).to_dict() == verdicts
+
+
+@pytest.mark.parametrize(
+    ("printed_ratios", "our_ratios", "verdict"),
+    [([1.0, 1.01], [4.8, 14.0], None), ([1.0, 1.01], [0.98, 1.05], True), ([1.0, 2.0], [1.0], False)],
+)
+def test_another_kernel_s_precisions_confirm_a_report_or_leave_it_open(printed_ratios, our_ratios, verdict):
+    assert as_long(pd.Series(printed_ratios), pd.Series(our_ratios)) is verdict
+
+
+def test_both_figures_of_the_precisions_are_times_of_float32_over_bfloat16():
+    claim = claims(attention).set_index("claim").loc["precisions"]
+    assert (claim["printed"], claim["recomputed"]) == ("1×", "4.8 to 14×")
+    assert claim["holds"] is None

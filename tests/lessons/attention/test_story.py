@@ -52,6 +52,11 @@ def both(table, here, recorded):
     return table(here[name]), table(recorded[name])
 
 
+def names_the_gpus(told, *runs):
+    """Assert that a table which stands beside those of another recorded machine says on which GPU it was measured."""
+    assert all(run.source in told.data for run in runs)
+
+
 def test_who_fits(recorded):
     table = memory.held(recorded["memory"])
     said(attention.who_fits(table), "At 65 536 positions plain attention runs out of memory; FlashAttention needs 524")
@@ -80,10 +85,12 @@ def test_clock_waits(here, recorded, tmp_path):
         attention.clock_waits(small, full),
         (
             "does not see the work: it shows 0.103 ms where forward takes 21.0 ms",
-            "Here both clocks time",
+            "both clocks time it: where they differ, it is noise",
             "25 of 43 are",
+            "| 0.14× as fast as plain at 256 positions, 1.1× at 16 384 |",
         ),
     )
+    names_the_gpus(attention.clock_waits(small, full), recorded["plain"])
     fast = weighed(tmp_path, Plain.full(**GPU), ms=lambda p: dict.fromkeys(plain_ms(p), 1e-4))
     table = memory.plain(fast)
     said(attention.clock_waits(table, table), ("sees the work: it shows", "60 are shorter", "compiled"), "does not see")
@@ -122,15 +129,25 @@ def test_host_or_kernel(recorded, tmp_path, changed, parts, unsaid):
 def test_an_interpreter_is_no_gpu(here, recorded):
     said(
         attention.host_or_kernel(*both(speed.race, here, recorded)),
-        ("nothing about a GPU", "**Recorded: on the GPU", "cuDNN is up to 1.7× as fast as ours"),
+        ("nothing about a GPU", "**Recorded: on the GPU", "cuDNN is up to 1.6× as fast as ours"),
     )
     told = attention.gain(*both(speed.sweep, here, recorded))
     said(told, ("Recorded: forward and backward together", "0.27 to 27× as fast as plain attention"), "Here:")
     head, *rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in told.data.split("\n\n")[1].splitlines()]
+    assert head[0].startswith("positions")
     gains = {row[0]: dict(zip(head, row, strict=True)) for row in rows[1:]}
     assert len(gains) == 10 and len(head) == 9
     assert (gains["65 536"]["bfloat16, d = 16"], gains["4 096"]["float32, d = 128"]) == ("27×", "0.27×")
     assert gains["65 536"]["float32, d = 16"] == "out of memory"
+    names_the_gpus(told, recorded["sweep"])
+
+
+def test_a_race_is_told_of_forward_and_backward_together_as_its_chart_draws_it(recorded):
+    race = speed.race(recorded["race"])
+    slow = race["ms"].where((race["phase"] == "both") | (race["implementation"] != "flash"), 100 * race["ms"])
+    slower = race.assign(ms=slow, versus=race["versus"] * slow / race["ms"])
+    told = [attention.host_or_kernel(table, table).data for table in (race, slower)]
+    assert told[0] == told[1]
 
 
 def test_where_computing_scores_again_gained_and_where_it_lost(recorded):
@@ -151,6 +168,13 @@ def test_the_kernels_for_hopper_stand_beside_the_others(here, recorded, tmp_path
     told = attention.one_generation(*both(speed.race, here, recorded)).data
     ms = [float(figure) for figure in re.findall(r"([0-9.]+) ms", told)]
     assert told.startswith("**Recorded") and 0 < ms[0] < ms[1]
+    assert "| ours, for Hopper | 16.3 | 38.8 | 56.3 |" in told and "| our FlashAttention | 19.5 | 52.0 | 71.4 |" in told
+    assert "is saved in backward" in told
+    race = speed.race(recorded["race"])
+    slow_forward = race.assign(
+        ms=race["ms"].where((race["implementation"] != "flash") | (race["phase"] != "forward"), 10 * race["ms"])
+    )
+    assert "is saved in forward" in attention.one_generation(slow_forward, race).data
     said(
         attention.one_generation(speed.race(raced(tmp_path)), speed.race(recorded["race"])),
         "Here, at the longest sequence",
@@ -163,10 +187,12 @@ def test_in_one_minute(here, recorded):
         table,
         (
             "plain 3, ours 0 | N×N matrices in backward: plain 4, ours 0",
-            "not measured | 13× as fast as plain, with 16 heads in bfloat16 at 16 384 positions",
+            "not measured | 13× as fast as plain, with 16 heads in bfloat16 at 16 384 positions (NVIDIA H200)",
             "largest error of our FlashAttention, tiles in PyTorch and ours, for Hopper: 83 % of the tolerance |",
-            "not measured | at 1 024 positions a replay, cache warm, takes 14 % of a launched call, cache cleared",
+            "not measured | at 1 024 positions a replay, cache warm, takes 14 % of a launched call",
+            "cache cleared (NVIDIA H200)",
             "CPUs: not compared",
+            "it shows 0.49 % of forward (NVIDIA H100 80GB HBM3)",
         ),
     )
     assert table.data.count("not measured") == 2
@@ -183,7 +209,14 @@ def test_charts(here, recorded):
     assert len(checked(attention.race_chart(*race)).axes) == 2, "an interpreter's times are not drawn"
     for table, chart in ((held, attention.memory_chart), (plain, attention.plain_chart), (race, attention.race_chart)):
         checked(chart(table[1]))
-    checked(attention.attention_chart(attention.printed_times(published("attention"))))
+    printed = checked(attention.attention_chart(attention.printed_times(published("attention"))))
+    for ax in printed.axes:
+        under, over = (
+            next(line for line in ax.lines if line.get_label() == f"{kind}, second table")
+            for kind in ("eager", "compiled")
+        )
+        assert under.get_markersize() > over.get_markersize() and under.get_linewidth() > over.get_linewidth()
+        assert under.get_zorder() < over.get_zorder(), "they are as good as equal: the wider one lies below"
 
 
 def test_a_run_with_fewer_settings_than_the_recorded_one_has_fewer_panels(recorded, tmp_path):

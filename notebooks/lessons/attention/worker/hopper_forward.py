@@ -61,6 +61,34 @@ def load_tiles(tensors, buffers, barriers, first_row, head, tiles):
 
 
 @gluon.jit
+def take_tile(s, p, m, l, o, q, buffers, barriers, i, scale, of_output: gl.constexpr):
+    """Start the scores of tile i and P·V of the tile before; the softmax of tile i runs while P·V still does."""
+    _, k_buffer, v_buffer = buffers
+    _, k_full, k_empty, v_full, v_empty = barriers
+    operand: gl.constexpr = gl.DotOperandLayout(0, of_output, 2)
+    stage = i % STAGES
+    stage_before = (i - 1) % STAGES
+    k = k_buffer.index(stage).reshape([COLUMNS, D])
+    v = v_buffer.index(stage_before).reshape([COLUMNS, D])
+    mbarrier.wait(k_full.index(stage), (i // STAGES) & 1)
+    s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+    mbarrier.wait(v_full.index(stage_before), ((i - 1) // STAGES) & 1)
+    o = warpgroup_mma(p, v, o, is_async=True)
+    s = warpgroup_mma_wait(1, deps=(s,))  # all products but the newest are done: s, not yet o
+    mbarrier.arrive(k_empty.index(stage), count=1)
+    highest = gl.maximum(m, gl.max(s, 1) * scale)
+    weights = gl.exp2(s * scale - gl.expand_dims(highest, 1))
+    shrink = gl.exp2(m - highest)
+    l = l * shrink + gl.sum(weights, 1)
+    m = highest
+    o = warpgroup_mma_wait(0, deps=(o,))
+    mbarrier.arrive(v_empty.index(stage_before), count=1)
+    o = o * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, of_output)), 1)
+    p = gl.convert_layout(weights.to(gl.bfloat16), operand)
+    return s, p, m, l, o
+
+
+@gluon.jit
 def attend_tiles(O, L, buffers, barriers, first_row, head, queries, tiles, scale, GROUP: gl.constexpr):
     """One group of warps: its 64 queries past every tile up to their diagonal; writes O and the row log-sum-exp L."""
     q_buffer, k_buffer, v_buffer = buffers
@@ -93,25 +121,7 @@ def attend_tiles(O, L, buffers, barriers, first_row, head, queries, tiles, scale
     p = gl.convert_layout(p.to(gl.bfloat16), operand)
     o = gl.zeros([ROWS, D], gl.float32, of_output)
     for i in range(skipped + 1, tiles):
-        stage = i % STAGES
-        stage_before = (i - 1) % STAGES
-        k = k_buffer.index(stage).reshape([COLUMNS, D])
-        v = v_buffer.index(stage_before).reshape([COLUMNS, D])
-        mbarrier.wait(k_full.index(stage), (i // STAGES) & 1)
-        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
-        mbarrier.wait(v_full.index(stage_before), ((i - 1) // STAGES) & 1)
-        o = warpgroup_mma(p, v, o, is_async=True)
-        s = warpgroup_mma_wait(1, deps=(s,))  # all products but the newest are done: s, not yet o
-        mbarrier.arrive(k_empty.index(stage), count=1)
-        highest = gl.maximum(m, gl.max(s, 1) * scale)
-        weights = gl.exp2(s * scale - gl.expand_dims(highest, 1))
-        shrink = gl.exp2(m - highest)
-        l = l * shrink + gl.sum(weights, 1)
-        m = highest
-        o = warpgroup_mma_wait(0, deps=(o,))
-        mbarrier.arrive(v_empty.index(stage_before), count=1)
-        o = o * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, of_output)), 1)
-        p = gl.convert_layout(weights.to(gl.bfloat16), operand)
+        s, p, m, l, o = take_tile(s, p, m, l, o, q, buffers, barriers, i, scale, of_output)
     stage = (tiles - 1) % STAGES
     mbarrier.wait(v_full.index(stage), ((tiles - 1) // STAGES) & 1)
     o = warpgroup_mma(p, v_buffer.index(stage).reshape([COLUMNS, D]), o)
