@@ -72,7 +72,7 @@ def clock_waits(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     on_gpu = fact(here, "gpu_mib") > 0
     sentence = _unseen(here if on_gpu else recorded)
     if not on_gpu:
-        sentence += " On a CPU a call returns after its work, so both clocks time it: where they differ, it is noise."
+        sentence += " Here a call returns after its work: where the clocks differ, it is noise, and no GPU's."
     shown = pd.DataFrame({sources(table): _clocks(table) for table in (here, recorded)}).fillna("–")
     summary = "What the check of physics says of each clock, and what compiling gains"
     return verdict(sentence, shown.rename_axis("times of").reset_index(), summary=summary)
@@ -186,7 +186,7 @@ def one_generation(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     rows = table[(table["clock"] == "launched") & (table["head_dim"] == 64)]
     longest = rows.loc[(rows["implementation"] == "hopper") & rows["ms"].notna(), "sequence"].max()
     rows = rows[(rows["sequence"] == longest) & rows["implementation"].isin(_GENERATIONS)]
-    ms = rows.pivot_table(index="implementation", columns="phase", values="ms").loc[[*_GENERATIONS], [*PHASES]]
+    ms = rows.pivot_table(index="implementation", columns="phase", values="ms").reindex(_GENERATIONS, columns=PHASES)
     saved = ms.loc[_OURS] - ms.loc["hopper"]
     hopper, triton, cudnn = (f"{units.number(each)} ms" for each in ms["both"])
     start, most = f"{where(table).split(',')[0]}, at the longest sequence", saved[["forward", "backward"]].idxmax()

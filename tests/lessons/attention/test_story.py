@@ -85,7 +85,7 @@ def test_clock_waits(here, recorded, tmp_path):
         attention.clock_waits(small, full),
         (
             "does not see the work: it shows 0.103 ms where forward takes 21.0 ms",
-            "both clocks time it: where they differ, it is noise",
+            "where the clocks differ, it is noise",
             "25 of 43 are",
             "| 0.14× as fast as plain at 256 positions, 1.1× at 16 384 |",
         ),
