@@ -114,5 +114,5 @@ def test_scorecard_of_all_labs(tmp_path):
     ]
     cards = [scorecard_of(run) for run in runs]
     assert all(list(card.columns) == COLUMNS for card in cards)
-    assert [len(card) for card in cards] == [4, 0, 3, 3, 0]
+    assert [len(card) for card in cards] == [4, 0, 3, 2, 0]
     assert all(card["met"].all() for card in cards)
