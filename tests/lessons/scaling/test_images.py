@@ -15,7 +15,7 @@ from labkit.theory.resnet import flop_per_image
 from labkit.tools.images import NoImages, fetch
 from lessons.scaling.theory import model
 from lessons.scaling.worker.glyphs import FACES, glyphs, masks
-from lessons.scaling.worker.images import Feed, Images, augmented, load, read_images
+from lessons.scaling.worker.images import Augmented, Feed, Images, augmented, load, read_images
 from lessons.scaling.worker.resnet import ResNet
 
 CPU = torch.device("cpu")
@@ -156,6 +156,14 @@ def test_a_crop_and_a_flip_keep_the_picture():
         views = (each.unfold(1, 32, 1).unfold(2, 32, 1).permute(1, 2, 0, 3, 4) for each in (whole, whole.flip(2)))
         assert any((view == image).all(dim=(2, 3, 4)).any() for view in views)
     assert not torch.equal(cut, augmented(pixels, torch.Generator().manual_seed(1)))
+
+
+def test_both_loaders_give_batches_of_one_layout():
+    """A convolution follows the layout of its input: batches of another one would time another network."""
+    images = Images(*glyphs(40, 0, CPU))
+    feeds = (Feed(images, 10, 0, 1, CPU), Feed(images, 10, 0, 1, CPU, host=Augmented(images)))
+    device, host = (next(feed.epoch(0))[0] for feed in feeds)
+    assert device.shape == host.shape and device.stride() == host.stride()
 
 
 def test_ranks_share_an_epoch_and_reshuffle_it():

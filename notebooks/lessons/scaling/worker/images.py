@@ -69,7 +69,8 @@ def augmented(pixels: torch.Tensor, numbers: torch.Generator) -> torch.Tensor:
     flips = torch.rand(count, 1, generator=numbers, device=device) < 0.5
     rows, columns = draws[0] + along, draws[1] + torch.where(flips, along.flip(0), along)
     each = torch.arange(count, device=device)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    cut = padded.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]]
+    return cut.permute(0, 3, 1, 2).contiguous()  # as the host's loader gives them: convolutions follow the layout
 
 
 class Augmented(Dataset):

@@ -67,12 +67,13 @@ class EpochLoop:
         images, labels = self.ready(pixels, labels)
         self.note("copy")
         logits, loss = self.forward(images, labels)
+        right = (logits.argmax(1) == labels).sum()
         self.note("forward")
         loss.backward()
         self.note("exposed")
         self.update()
         self.note("optimizer")
-        return loss.detach(), (logits.argmax(1) == labels).sum()
+        return loss.detach(), right
 
     def ready(self, pixels: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a batch as float32 on the device."""
