@@ -19,6 +19,7 @@ TIMES = re.compile(r"(\d+) min to read; (\d+) s to run small on 2 CPU cores; ful
 MACHINES = {
     "one H100": "h100",
     "one H200": "h200",
+    "2 × H100": "h100x2",
     "2 × H200": "h200x2",
     "4 × H200": "h200x4",
     "2 network namespaces": "two_namespaces",

@@ -25,7 +25,7 @@ _LAWS = {
 }
 _ASIDE = 0.06  # of the axis: published marks stand right of the measured ones, the prediction left of them
 _PARTS = {  # of an epoch: what a rank does, waits for, sends
-    "input": ("waiting for images", canvas.WAIT),
+    "input": ("getting images", canvas.WAIT),
     "copy": ("host to device", "#882255"),
     "forward": ("forward", canvas.COMPUTE),
     "backward": ("backward", "#00405F"),  # as in lab 03
@@ -97,7 +97,8 @@ def scaling_chart(
     for fixed in batches:
         key.errorbar([], [], [], color=_batch_color(fixed), marker="o", ls="", label=f"batch {fixed}")
     key.plot([], [], color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
-    key.plot([], [], color=canvas.QUIET, lw=1.2, label="fitted: Amdahl (strong), Gustafson (weak)")
+    if any(len(fits) for _, fits in pairs):
+        key.plot([], [], color=canvas.QUIET, lw=1.2, label="fitted: Amdahl (strong), Gustafson (weak)")
     canvas.shared_legend(figure, list(grid.flat), columns=5)
     return canvas.finish(figure, sources(*(table for table, _ in pairs), published))
 

@@ -270,8 +270,8 @@ def why_the_batch() -> HTML:
     return why(
         "With 32 images per GPU, two GPUs keep much less of their rate than with 512. Why?",
         (
-            "A short step hides little of what DDP costs",
-            "Hooks, broadcasts and waiting for the other rank do not shrink with the batch. A long step hides some.",
+            "What DDP costs is a large part of a short step",
+            "What a step on two GPUs takes longer, in ms, changes much less with the batch than the step itself.",
         ),
         (
             "A smaller batch sends more gradients",
@@ -279,6 +279,6 @@ def why_the_batch() -> HTML:
         ),
         (
             "Small images load more slowly",
-            "They are the same images; waiting for them is a small part, as a chart below shows.",
+            "They are the same images; getting them is a small part, as a chart below shows.",
         ),
     )

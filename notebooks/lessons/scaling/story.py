@@ -75,7 +75,7 @@ def _most(table: pd.DataFrame, law: str) -> pd.DataFrame:
 
 
 def parts_add_up(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say whether the parts explain every epoch, and how much of it is waiting and exposed at most; takes two `parts`.
+    """Say whether the parts explain every epoch, and what images and exposed all-reduces take at most; two `parts`.
 
     Folded below: every setting of this run, and of the recorded one.
     """
@@ -87,7 +87,7 @@ def parts_add_up(table: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     unexplained = "less than 0.1 %" if worst < 0.001 else units.percent(worst)
     place = place_name(table).capitalize()
     said = verdict(
-        f"✔ The parts leave {unexplained} of an epoch open. **{place} waiting for images takes "
+        f"✔ The parts leave {unexplained} of an epoch open. **{place} getting images takes "
         f"{units.percent(waits.max())} at most, the exposed all-reduce {units.percent(exposed.max())}.**"
     )
     runs = {"here": table, "recorded": recorded}
@@ -117,11 +117,14 @@ def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFr
     several = table[table["ranks"] > 1]
     names = {f"{way}_share": way for way in tables.WAYS} | {
         "alone_ms": "all-reduce alone, ms",
-        "hidden_share": "of which hidden",
-        "over_line": "alone, × lab 09's line",
+        "hidden": "hidden, % of it",
+        "over_line": "alone, × lab 09's recorded line",
         "times": "DataParallel's step, × DDP's",
     }
-    several = several.assign(over_line=line["over_line"].reindex(several.index))
+    several = several.assign(
+        over_line=line["over_line"].reindex(several.index),
+        hidden=[units.percent(share) if share > 0 else "none: more is exposed" for share in several["hidden_share"]],
+    )
     several = several.merge(data_parallel[[*tables.BY, "times"]], on=tables.BY, how="left")
     shown = several[["ranks", "gpu_batch", *names]].rename(columns=names)
     summary = "Recorded shares of a step, the all-reduces alone, and DataParallel: one process for all GPUs"
@@ -180,12 +183,16 @@ def trained_alike(table: pd.DataFrame) -> Markdown:
         (
             TRAININGS[str(row["variant"])],
             row["batch"],
+            row["rate"],
+            row["warm_up_epochs"],
             row["seconds"],
             ", ".join(f"{percent:.1f}" for percent in row["percents"]),
         )
         for row in table.to_dict("records")
     ]
-    shown = pd.DataFrame(rows, columns=["training", "batch", "seconds", "% right, seed by seed"])
+    shown = pd.DataFrame(
+        rows, columns=["training", "batch", "peak rate", "warm-up, epochs", "seconds", "% right, seed by seed"]
+    )
     return verdict(f"{place_name(table).capitalize()}: {_trained_alike(table)}", shown, summary="Every seed")
 
 
@@ -208,6 +215,8 @@ def _trained_alike(table: pd.DataFrame) -> str:
     else:
         off = f"{large['test_percent'] - reference['test_percent']:+.1f} points"
         head = f"**the large batch on all GPUs ends {off} off the reference.**"
+        if "no_warm_up" in trained.index and not learnt["no_warm_up"]:
+            head = f"**without warm-up no seed learns; with it, the large batch ends {off} off the reference.**"
     if "one_gpu" not in trained.index:
         return head
     gained = units.times(trained.loc["one_gpu", "seconds"] / large["seconds"])
@@ -233,7 +242,7 @@ def _batch(runs: Mapping[str, Run]) -> str | None:
 def _waiting(runs: Mapping[str, Run]) -> str:
     table = tables.parts(runs["epochs"])
     shares = [(table[f"{part}_s"] / table["seconds"]).max() for part in ("input", "exposed")]
-    return f"at most {units.percent(shares[0])} waiting, {units.percent(shares[1])} exposed"
+    return f"at most {units.percent(shares[0])} getting images, {units.percent(shares[1])} exposed"
 
 
 def _ways(runs: Mapping[str, Run]) -> str | None:
@@ -264,7 +273,7 @@ def _seeds(runs: Mapping[str, Run]) -> str | None:
 
 _RULES = {
     "Give each GPU enough images": _batch,
-    "Waiting for images and for gradients are two parts": _waiting,
+    "Getting images and waiting for gradients are two parts": _waiting,
     "Measure communication in more than one way": _ways,
     "DDP sends more than gradients": _besides,
     "A large batch is another training: look at every seed": _seeds,

@@ -88,12 +88,12 @@ def laws(table: pd.DataFrame) -> pd.DataFrame:
     """Return the serial share fitted to each group of `scaling`: law, fixed, share, least and most.
 
     Amdahl's law is fitted to strong scaling, Gustafson's to weak scaling; `lessons.scaling.theory.fit_serial` says
-    how, and what the interval is. No rows where nothing ran on two GPUs.
+    how, and what the interval is. No rows where only one number of GPUs was compared with one: every law fits it.
     """
     rows = []
     for (law, fixed), group in table.groupby(["law", "fixed"], sort=False):
         measured = group[group["speedup"].notna()]
-        if measured["ranks"].max() > 1:
+        if measured["ranks"].nunique() > 2:
             serial = fit_serial(LAWS[str(law)], measured["ranks"], measured["speedup"], measured["spread_speedup"])
             rows.append((law, fixed, serial.share, serial.least, serial.most))
     return made_from(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
@@ -111,7 +111,7 @@ def exchange(run: Run) -> pd.DataFrame:
     (only on all GPUs; else NaN). `hooks_ms`: what the stream waits from the last gradient to the backward's end. Each
     `…_share` is that over the step; `apart_points` is by how many points these shares differ at most. `alone_ms`: the
     same buckets, all-reduced when nothing else runs; `bus_gb_per_s` is theirs, as nccl-tests defines it. `hidden_share`
-    is the part of `alone_ms` that the hooks do not see.
+    is the part of `alone_ms` that the hooks do not see: below 0 where they see more.
     """
     rows = run.entries("sent").groupby(BY)[["calls", "sent_bytes"]].max()
     table = rows.astype(int)
@@ -133,7 +133,7 @@ def exchange(run: Run) -> pd.DataFrame:
     several = table["ranks"] > 1
     moved = 2 * (table["ranks"] - 1) / table["ranks"] * table["sent_bytes"]
     table["bus_gb_per_s"] = (moved / table["alone_ms"] * 1e3 / GB).where(several)
-    table["hidden_share"] = (1 - table["hooks_ms"] / table["alone_ms"]).clip(lower=0).where(several)
+    table["hidden_share"] = (1 - table["hooks_ms"] / table["alone_ms"]).where(several)
     return of_images(table, run)
 
 
