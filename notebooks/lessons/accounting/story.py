@@ -10,7 +10,7 @@ from IPython.display import Markdown
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
-from labkit.story.verdict import verdict
+from labkit.story.verdict import folded, verdict
 from labkit.story.words import as_table, listed
 from lessons.accounting import tables
 
@@ -24,9 +24,7 @@ def largest_kind(parts: pd.DataFrame) -> Markdown:
     """Say what takes most of the memory, and from how many tokens on activations do; takes `parts`."""
     sizes = parts.set_index("kind")["bytes"]
     token = sizes["activations"] / fact(parts, "tokens")
-    shown = parts.assign(
-        gb=parts["gb"].round(1), gib=parts["gib"].round(1), bytes_per_parameter=parts["bytes_per_parameter"].round(2)
-    )
+    shown = parts.assign(gb=parts["gb"].round(1), gib=parts["gib"].round(1))
     name = {"optimizer": "the optimizer's states"}.get(sizes.idxmax(), sizes.idxmax())
     most = f"**The largest part is {name}, {units.percent(sizes.max() / sizes.sum())} of the memory.**"
     tokens = units.count(sizes[list(_STATES)].sum() / token)
@@ -81,7 +79,7 @@ def enough_shards(over: pd.DataFrame) -> Markdown:
 
 
 def needed_strategy(table: pd.DataFrame) -> Markdown:
-    """Say which strategy a model needs, and where more GPUs do not help; takes `fit`."""
+    """Say which strategy a model needs, where more GPUs do not help, and how large the models are; takes `fit`."""
     fits, models = table[table["status"] == "ok"], list(dict.fromkeys(table["model"]))
     if fits.empty:
         return verdict("No number of these GPUs is enough for any of these models.")
@@ -103,7 +101,19 @@ def needed_strategy(table: pd.DataFrame) -> Markdown:
     if most["fewest"] > 4 * least:
         count = units.count(most["fewest"])
         sentence += f" Where the chart shows {count} GPUs, what is not sharded nearly fills each: more hardly help."
-    return verdict(sentence, shown, summary="Which strategy first fits which model, on one of these GPUs at least")
+    said = verdict(sentence, shown, summary="Which strategy first fits which model, on one of these GPUs at least")
+    return Markdown(f"{said.data}\n\n{_sizes(table)}")
+
+
+def _sizes(table: pd.DataFrame) -> str:
+    """Return the sizes of a table's models, folded: what `Model` is given, and the parameters that follow."""
+    sizes = tables.sizes(fact(table, "models"))
+    shown = sizes.rename(columns={"parameters": "billion parameters"}).assign(
+        **{"billion parameters": sizes["parameters"] / 1e9},
+        kv_heads=sizes["kv_heads"].where(sizes["kv_heads"] > 0, sizes["heads"]),
+        tied=sizes["tied"].map({True: "yes", False: "no"}),
+    )
+    return folded("The models' sizes", as_table(shown))
 
 
 def least_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
@@ -162,7 +172,7 @@ def bound_enough(table: pd.DataFrame) -> Markdown:
         {
             "strategy": table["strategy"].map(lambda name: STRATEGY_NAMES.get(name, name)),
             "tokens per GPU and micro-batch": table["tokens"].map(units.count),
-            "datasheets' bound, tokens": [
+            "forward's bound by datasheets, tokens": [
                 units.count(round(bound)) if isfinite(bound) else "–" for bound in table["bound_tokens"]
             ],
             "× the bound": (table["tokens"] / table["bound_tokens"]).astype(object).fillna("–"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,12 @@ def _with_own_tokens(tokens: int) -> int | None:
     return devices(states_bytes(), left_bytes, "bytes") if left_bytes > 0 else None
 
 
+def sizes(models: Mapping[str, Model] = MODELS) -> pd.DataFrame:
+    """Return a row per model: its parameters and the numbers that `Model` is given."""
+    rows = [{"model": name, "parameters": model.parameters} | asdict(model) for name, model in models.items()]
+    return of_source(pd.DataFrame(rows), _COUNTED)
+
+
 def datasheets() -> dict[str, Any]:
     """Return the datasheet of each of the GPUs of this lab, by its label."""
     return {label: limits.spec(name) for label, name in GPUS.items()}
@@ -145,7 +151,7 @@ def fit(
                 status = "ok" if fewest and able else "does not fit" if able else "no bfloat16"
                 rows.append((strategy, model_name, label, fewest if status == "ok" else None, status))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
-    return of_source(table, _COUNTED, precision=precision, tokens=tokens, recompute=recompute)
+    return of_source(table, _COUNTED, precision=precision, tokens=tokens, models=dict(models))
 
 
 _BOOK = "theory: How to Scale Your Model (2025), part 5; nothing measured"
@@ -153,7 +159,6 @@ _OVERLAPS = {"together": True, "in turn": False}
 _KNOBS = {
     "as asked": {},
     "links twice as fast": {"axis_bytes_per_s": 2 * Mesh.axis_bytes_per_s},
-    "a third axis for FSDP": {"fsdp_axes": 3},
     "weights travel in 8 bits": {"weight_bytes": 1},
     "all travels in 8 bits": {"weight_bytes": 1, "activation_bytes": 1},
     "8 × 8 devices": {"fsdp": 8, "tensor": 8},
@@ -261,26 +266,28 @@ _COLUMNS = [
 def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
     """Return a row per sharded setting of lab 05 on all its GPUs: a micro-batch by datasheet, by parts and as a whole.
 
-    `tokens` are a GPU's. By datasheet: least_math_ms, least_sent_ms, and bound_tokens, where these two are equal; a
-    GPU that computes below its datasheet needs fewer. By parts measured alone: alone_ms, a single GPU's, line_ms, what
-    lines fitted to collectives give for all calls, and `added`, the share of a single GPU's speed that is left if one
-    comes after the other. `efficiency` is the share measured, with its spread. A machine without a datasheet has no
-    bound (NaN).
+    `tokens` are a GPU's. By datasheet, of a forward: least_math_ms, least_sent_ms, and bound_tokens, where these two
+    are equal; a GPU that computes below its datasheet needs fewer. By parts measured alone: alone_ms, a single GPU's
+    whole micro-batch, line_ms, what lines fitted to collectives give for all its calls, and `added`, the share of a
+    single GPU's speed that is left if one comes after the other. `efficiency` is the share measured, with its spread.
+    A machine without a datasheet has no bound (NaN).
     """
     plan = strategies_run.plan
     table = strategies(strategies_run)
     alone = table[table["strategy"] == "single"].set_index("load")
     rate, link = _peak_rates(strategies_run)
     model = plan.model(int(strategies_run.rows["vocabulary"].iloc[0]))
-    flop = flop_per_token(model.parameters, plan.layers, plan.hidden, plan.sequence)
+    forward_flop = flop_per_token(model.parameters, plan.layers, plan.hidden, plan.sequence) / 3
+    width = _WIDTH[plan.precision]
+    gathers = traffic(model, "fsdp_grad", plan.gpus, element_bytes=width, synced=0)  # each group once, as a forward
+    forward_s = limits.least_seconds_to_move(through_a_link(gathers, plan.gpus), link)
     lines = fits(links_run)
     lines = lines[lines["ranks"] == plan.gpus].set_index("collective")
     rows = []
     for row in table[(table["ranks"] == plan.gpus) & table["strategy"].isin(_SHARDED)].itertuples():
         tokens, times = row.micro_batch * plan.sequence, row.batch // (row.micro_batch * row.ranks)
-        sent = traffic(model, row.strategy, row.ranks, element_bytes=_WIDTH[plan.precision], micro_batches=times)
-        least_s = limits.least_seconds_to_compute(tokens * flop, rate)
-        sent_s = limits.least_seconds_to_move(through_a_link(sent, row.ranks), link) / times
+        sent = traffic(model, row.strategy, row.ranks, element_bytes=width, micro_batches=times)
+        least_s = limits.least_seconds_to_compute(tokens * forward_flop, rate)
         single = alone.loc[row.load]
         alone_ms = single["step_ms"] * row.micro_batch / single["batch"]
         line_ms = 1e3 * sum(_seconds(call, lines, row.ranks) for call in sent) / times
@@ -289,8 +296,8 @@ def measured(strategies_run: Run, links_run: Run) -> pd.DataFrame:
                 row.strategy,
                 tokens,
                 1e3 * least_s,
-                1e3 * sent_s,
-                tokens * sent_s / least_s,
+                1e3 * forward_s,
+                tokens * forward_s / least_s,
                 alone_ms,
                 line_ms,
                 alone_ms / (alone_ms + line_ms),

@@ -21,6 +21,7 @@ def test_the_largest_part():
     assert "**The largest part is the optimizer's states, 50 %" in accounting.largest_kind(accounting.parts()).data
     assert "part is activations" in accounting.largest_kind(accounting.parts(tokens=1_000_000)).data
     assert "200 463 tokens" in accounting.largest_kind(accounting.parts()).data
+    assert "| 8.00 |\n| activations | 18.0 | 16.7 | 0.0817 |" in accounting.largest_kind(accounting.parts()).data
 
 
 def test_what_a_label_means_is_the_drivers_word():
@@ -39,6 +40,13 @@ def test_what_a_label_means_is_the_drivers_word():
 def test_enough_shards():
     assert "**38 shards hold the states, 41 also" in accounting.enough_shards(accounting.over_devices()).data
     assert "no number of shards is enough" in accounting.enough_shards(accounting.over_devices((0, 20_000))).data
+
+
+def test_the_sizes_of_models_stand_below_who_needs_what():
+    said = accounting.needed_strategy(accounting.fit()).data
+    assert "| 70 B | 69.0 | 8192 | 28672 | 80 | 64 | 8 | 3 | 32000 | no |" in said
+    assert "| GPT-2 XL | 1.56 | 1600 | 6400 | 48 | 25 | 25 | 2 | 50257 | yes |" in said
+    assert "GPT-2 XL" not in accounting.needed_strategy(accounting.fit(models={"mine": MODELS["70 B"]})).data
 
 
 def test_which_strategy_is_needed():

@@ -9,7 +9,7 @@ from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import accounting, sharding
 from lessons.accounting import tables
-from lessons.accounting.theory import MODELS, Mesh
+from lessons.accounting.theory import MODELS, Mesh, Model
 
 PRINTED = published("communication_accounting")
 TABLES = {
@@ -82,6 +82,11 @@ def test_fit_takes_a_model_of_ones_own():
     assert mine["fewest"].tolist() == pytest.approx(every[every["model"] == "70 B"]["fewest"].tolist(), nan_ok=True)
 
 
+def test_sizes_are_what_a_model_is_made_of():
+    for row in tables.sizes().set_index("model").to_dict("index").values():
+        assert row.pop("parameters") == Model(**row).parameters
+
+
 def test_recomputing_is_what_lets_large_models_fit():
     def most(recompute):
         table = accounting.fit(recompute=recompute).set_index(["strategy", "model", "gpu"])["fewest"]
@@ -103,7 +108,6 @@ def test_knobs_turn_the_bound_the_right_way():
     times = accounting.knobs().set_index("knob")["times"]
     assert times["as asked"] == 1
     assert times["weights travel in 8 bits"] == pytest.approx(0.5)
-    assert times["a third axis for FSDP"] == pytest.approx(2 / 3)
     assert times["compute twice as fast"] > 2 and times["32 × 2 devices"] > 1 > times["8 × 8 devices"]
 
 
@@ -137,10 +141,13 @@ def test_measured_is_the_recorded_runs_own(trained):
     full = rows.loc[("fsdp_full", 49152)]
     assert full["bound_tokens"] == pytest.approx(49152 * full["least_sent_ms"] / full["least_math_ms"])
     assert full["added"] == pytest.approx(full["alone_ms"] / (full["alone_ms"] + full["line_ms"]))
-    # Three times all parameters in bfloat16 go through half a ring; the root's are gathered once less.
-    assert full["least_sent_ms"] == pytest.approx(1.5 * 774e6 * 2 / 478.116e6, rel=0.05)
-    accumulated = rows.loc[("fsdp_full", 8192)]  # over two micro-batches, which scatter gradients once
-    assert accumulated["least_sent_ms"] == pytest.approx(1.25 * 774e6 * 2 / 478.116e6, rel=0.05)
+    # A forward gathers all parameters in bfloat16, half of them over the link, and takes 2 FLOP a parameter and token.
+    assert full["least_sent_ms"] == pytest.approx(0.5 * 774e6 * 2 / 478.116e6, rel=0.001)
+    matrices_alone = accounting.machines().set_index("device").loc["H200", "tokens"] / (7 / 8) / 2
+    assert full["bound_tokens"] == pytest.approx(
+        matrices_alone * 2 * 774e6 / (2 * 774e6 + 4 * 36 * 1280 * 1024), rel=1e-3
+    )
+    assert trained["bound_tokens"].nunique() == 1, "the forward of every micro-batch gathers the same weights"
     assert full["least_math_ms"] < full["alone_ms"] and full["least_sent_ms"] < full["line_ms"]
 
 
