@@ -179,7 +179,7 @@ _SENT_BYTES = compared(
     grade=WARM_UP,
     cases=Cases(_trainings),
     hints=(
-        "List the collectives of a step for each strategy. The ledger of this lesson has them.",
+        'List the collectives of a step for each strategy. The table under "What is sent" has them.',
         "An all-reduce is a reduce-scatter and an all-gather. Each of these two sends (N − 1)/N of all bytes. "
         "Count how many of them each strategy makes: for the gradients, and for the parameters in forward and "
         "backward.",
@@ -206,17 +206,17 @@ check = Exercises(
 )
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
-_RIGHT = """
+RIGHT_PROGRAM = """
+def average(group, bucket):
+    gradients = bucket.buffer() / ranks
+    work = all_reduce(gradients, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
 model = Bert()
 model = DistributedDataParallel(model)
 model.register_comm_hook(group, average)
 sampler = DistributedSampler(
     samples, num_replicas=ranks, rank=rank)
-
-def average(group, bucket):
-    gradients = bucket.buffer() / ranks
-    work = all_reduce(gradients, async_op=True)
-    return work.get_future()
 
 for epoch in range(2):
     sampler.set_epoch(epoch)
@@ -233,7 +233,7 @@ SYMPTOMS = {
     "unused_parameter": "a parameter takes no part in the loss, and its bucket waits for ever",
 }
 _CODES = with_bugs(
-    _RIGHT,
+    RIGHT_PROGRAM,
     {
         "no_sampler": [("num_replicas=ranks, rank=rank", "num_replicas=1, rank=0")],
         "summed": [("bucket.buffer() / ranks", "bucket.buffer()")],

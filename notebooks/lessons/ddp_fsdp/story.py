@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED
 from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, folded, one_minute, verdict
-from labkit.story.words import as_table, capitalised, listed
+from labkit.story.words import as_table, capitalised, listed, resolved
 from labkit.theory.sizes import GIB, MIB
 from lessons.ddp_fsdp import tables
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
 _LIMITS = {"zero": ", limits 0", "default": ", default limits", "": ""}
+_ALL = "all three"
 _BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
 
 
@@ -111,15 +113,20 @@ def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 
 
 def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
-    """Say what sharding costs in the recorded run, and in a table in all runs on GPUs; takes `compared`s."""
+    """Say what sharding costs in the recorded run, and in a table in all runs on GPUs; takes `compared`s.
+
+    The smaller batch has two rows more: how long a step is.
+    """
     on_cpu = fact(here, "on_cpu")
     columns = {} if on_cpu else {"this run": here}
     columns |= {f"recorded, {fact(table, 'ranks')} GPUs": table for table in (recorded, four)}
     shown = pd.DataFrame({name: _cost(table) for name, table in columns.items()}).rename_axis("finding").reset_index()
     rows = recorded.set_index(["batch", "strategy"])
-    most, least = recorded["batch"].max(), recorded["batch"].min()
-    losses = [_difference(rows.loc[(batch, "fsdp_full")]) for batch in (most, least)]
-    sentence = f"**FSDP full beside DDP, recorded: {losses[0]} at the larger batch, {losses[1]} at the smaller.**"
+    loss = _difference(rows.loc[(recorded["batch"].max(), "fsdp_full")])
+    sentence = f"**FSDP full beside DDP, recorded: {loss} at the larger batch.**"
+    least = recorded[recorded["batch"] == recorded["batch"].min()].set_index("strategy")
+    if _alike(least) == _ALL:
+        sentence += " At the smaller one noise hides which way of FSDP is the fastest."
     sentence += f" {CPU_TIMES}" if on_cpu else ""
     return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
 
@@ -133,25 +140,53 @@ def _cost(table: pd.DataFrame) -> dict[str, str]:
             if name != "ddp":
                 cost[f"{STRATEGY_NAMES[name]} beside DDP, {role} batch"] = _difference(row)
                 continue
-            noise = abs(row["efficiency"] - 1) <= row["spread_efficiency"]
-            share = "same within noise" if noise else units.percent(row["efficiency"])
-            cost[f"DDP's rate, share of ranks alone, {role} batch"] = share.replace(units.NONE, "not measured")
-    return cost
+            share = f"{100 * row['efficiency']:.1f} ± {100 * row['spread_efficiency']:.1f} %"
+            if pd.isna(row["efficiency"]):
+                share = "not measured"
+            elif abs(row["efficiency"] - 1) <= row["spread_efficiency"]:
+                share = "same within noise"
+            cost[f"DDP's rate, share of ranks alone, {role} batch"] = share
+        cost[f"FSDP's ways that noise does not tell apart, {role} batch"] = _alike(rows)
+    steps = _steps(table[table["batch"] == table["batch"].min()].set_index("strategy"))
+    return cost | {
+        f"a step of {STRATEGY_NAMES[name]}, smaller batch, ms": steps.get(name, "not measured")
+        for name in ("ddp", "fsdp_full")
+    }
+
+
+def _alike(rows: pd.DataFrame) -> str:
+    """Return which ways of FSDP have the same rate within noise, pair by pair; takes one batch, by strategy."""
+    ways = rows.loc[[name for name in ("fsdp_grad", "fsdp_full", "fsdp_root") if name in rows.index]]
+    ways = ways[ways["samples_per_s"].notna()]
+    pairs = [
+        f"{_way(one.Index)} and {_way(other.Index)}"
+        for one, other in combinations(ways.itertuples(), 2)
+        if not resolved(one.samples_per_s, other.samples_per_s, one.spread_samples_per_s, other.spread_samples_per_s)
+    ]
+    if len(ways) < 2:
+        return "not measured"
+    return _ALL if len(pairs) == 3 else "; ".join(pairs) or "none"
+
+
+def _way(strategy: str) -> str:
+    return STRATEGY_NAMES[strategy].removeprefix("FSDP ").removeprefix("as ")
 
 
 def _difference(row: Any) -> str:
-    """Return how far a strategy's rate is from DDP's: "−1.7 %", or that it is the same within noise."""
+    """Return how far a strategy's rate is from DDP's: "−1.7 ± 0.3 %", or that it is the same within noise."""
     if pd.isna(row["percent"]):
         return "not measured"
-    return f"{row['percent']:+.1f} %".replace("-", "−") if row["resolved"] else "same within noise"
+    if not row["resolved"]:
+        return "same within noise"
+    return f"{row['percent']:+.1f} ± {row['spread_percent']:.1f} %".replace("-", "−")
 
 
 def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
     """Say what the knobs gain in the recorded run; the steps of all runs stand in a table. Takes `ladder`s."""
     columns = {"this run, ms": here}
     columns |= {f"recorded, {fact(table, 'ranks')} GPUs, ms": table for table in (recorded, four)}
-    steps = {name: table.set_index("knob")["step_ms"].map(units.number) for name, table in columns.items()}
-    shown = pd.DataFrame(steps).reindex(recorded["knob"]).replace(units.NONE, "").fillna("").reset_index()
+    steps = {name: _steps(table.set_index("knob")) for name, table in columns.items()}
+    shown = pd.DataFrame(steps).reindex(recorded["knob"]).fillna("").reset_index()
     rows = recorded[recorded["samples_per_s"].notna()]
     spread = rows["spread_samples_per_s"] / rows["samples_per_s"]
     gains = rows.assign(clear=(rows["times_previous"] - 1).abs() > spread + spread.shift()).iloc[1:]
@@ -164,6 +199,13 @@ def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -
         f"**Up to {best['knob']}, the recorded step becomes {units.times(best['times_first'])} as fast**; {largest}."
     )
     return verdict(sentence, shown, summary="The time of a step, also on four GPUs")
+
+
+def _steps(table: pd.DataFrame) -> pd.Series:
+    """Return each step's time with its half-spread, in ms; nothing where it was not measured."""
+    measured = table[table["step_ms"].notna()]
+    texts = [f"{row.step_ms:.1f} ± {row.spread_step_ms:.1f}" for row in measured.itertuples()]
+    return pd.Series(texts, measured.index, dtype=object)
 
 
 def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:

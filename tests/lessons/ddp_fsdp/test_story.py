@@ -102,10 +102,14 @@ def test_costs_are_said_with_their_noise(tmp_path):
             "| finding | this run | recorded, 4 GPUs |",
         ),
     )
-    said(text, "share of ranks alone, larger batch | not measured | 95 % |", "CPU")
-    said(text, "| FSDP gradient-only beside DDP, larger batch | not measured | −3.8 % |")
+    said(text, "share of ranks alone, larger batch | not measured | 95.0 ± 2.9 % |", ("CPU", "noise hides"))
+    said(text, "| FSDP gradient-only beside DDP, larger batch | not measured | −3.8 ± 2.9 % |")
+    said(text, "noise does not tell apart, smaller batch | not measured | gradient-only and full |")
+    said(text, "a step of FSDP full, smaller batch, ms | 101.0 ± 1.5 | 101.0 ± 1.5 |")
+    alike = ddp_fsdp.compared(strategies_run(tmp_path / "alike", step_ms={"fsdp_grad": 101.5, "fsdp_root": 102.0}))
+    said(ddp_fsdp.costs(alike, alike, full), ("noise hides which way of FSDP is the fastest", "| all three |"))
     slow = ddp_fsdp.compared(strategies_run(tmp_path / "slow", step_ms={"fsdp_full": 125.0, "single": 100.0}))
-    said(ddp_fsdp.costs(slow, slow, full), ("recorded: −20.0 % at", "larger batch | same within noise |"))
+    said(ddp_fsdp.costs(slow, slow, full), ("recorded: −20.0 ± 2.7 % at", "larger batch | same within noise |"))
     cpu = ddp_fsdp.compared(strategies_run(tmp_path / "cpu", device="cpu", size="small"))
     said(ddp_fsdp.costs(cpu, full, full), "CPU processes share cores", "this run |")
 
@@ -125,7 +129,7 @@ def test_knobs(tmp_path, rates, parts, unsaid):
     recorded = ddp_fsdp.ladder(knobs_run(tmp_path / "recorded", rates))
     here = ddp_fsdp.ladder(knobs_run(tmp_path / "here", (30, 31), steps=tuple(recorded["knob"][:2]), size="small"))
     text = ddp_fsdp.knobs_gain(here, recorded, recorded)
-    said(text, (*parts, "| TF32 |  |"), unsaid)
+    said(text, (*parts, "| TF32 |  |", "| 220.7 ± "), unsaid)
 
 
 def reported(*peaks):
