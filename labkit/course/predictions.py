@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PREDICTIONS_FILE = "predictions.json"
 TIME_UNITS = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
 RIGHT_WITHIN = 1.05  # a guess and a measurement of this ratio, or less, agree
+_TWO_MEANINGS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")  # "65,536": thousands, or a decimal comma
 OTHER_UNIT = 100  # a guess that is wrong by more than this factor may be one in another unit
 
 
@@ -46,7 +48,7 @@ class Prediction:
 
         field = ipywidgets.Text(placeholder="your number, or skip")
         if self.value is not None:
-            field.value = f"{self.value:g}"
+            field.value = _typed(self.value)
         note = ipywidgets.HTML()
         field.observe(lambda change: setattr(note, "value", self.take(change["new"])), names="value")
         question = ipywidgets.HTML(f"<b>Predict.</b> {self.question}")
@@ -61,15 +63,18 @@ class Prediction:
             self.value = None
             self._keep()
             return ""
+        kept = f"; {_typed(self.value)} stays noted" if self.value is not None else ""
+        if _TWO_MEANINGS.fullmatch(digits):
+            return f"{digits} can be read in two ways: write {digits.replace(',', '')} or a decimal point{kept}"
         try:
             value = float(digits.replace(",", "."))
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            kept = f"; {self.value:g} stays noted" if self.value is not None else ""
             return f"that is no number such as 1589.5{kept}"
         self.value = value
-        return f"noted, {value:g}{self.unit and f' {self.unit}'}: it will stand on the charts below{self._keep()}"
+        noted = f"noted, {_typed(value)}{self.unit and f' {self.unit}'}"
+        return f"{noted}: it will stand on the charts below{self._keep()}"
 
     def _keep(self) -> str:
         """Keep the value; return a remark where that is not possible."""
@@ -103,7 +108,12 @@ class Prediction:
 
     def __repr__(self) -> str:
         unit = f" [{self.unit}]" if self.unit else ""
-        return f"Predict. {self.question}{unit}: " + ("skipped" if self.value is None else f"{self.value:g}")
+        return f"Predict. {self.question}{unit}: " + ("skipped" if self.value is None else _typed(self.value))
+
+
+def _typed(value: float) -> str:
+    """Return a number as somebody may have typed it, all digits of it."""
+    return f"{value:.12g}"
 
 
 def _with_unit(value: float, unit: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,16 @@ import torch.distributed as dist
 from labkit.engine import node_clock
 
 CLOCK_COMPARISONS = 20  # how often the device's clock and the host's are compared; the closest look counts
+
+
+def summary(times: Sequence[float], name: str) -> dict[str, float]:
+    """Return a row's median as `name`, its quartiles as low_ and high_`name`, and the number of repetitions.
+
+    A quartile lies between the least and the largest time ("inclusive"), as everywhere in the tables.
+    """
+    once = [*times] * 3
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else once
+    return {name: median, f"low_{name}": low, f"high_{name}": high, "repeats": len(times)}
 
 
 class Tape:

@@ -35,7 +35,19 @@ def test_what_the_reader_typed_is_taken(text, value):
     assert said == ("" if value is None else f"noted, {value:g} s: it will stand on the charts below")
 
 
-@pytest.mark.parametrize("text", ["three", "1,234.5", "nan", "inf", "-Infinity", "3 s", "0x10"])
+@pytest.mark.parametrize("text", ["65,536", "1,234.5", "-1,000,000"])
+def test_a_comma_before_three_digits_may_be_one_of_thousands(text):
+    guess = predict("How long?", unit="s")
+    assert "in two ways" in guess.take(text) and guess.value is None
+
+
+@pytest.mark.parametrize(("text", "shown"), [("0,125", "0.125"), ("1234567", "1234567"), ("12345,678", "12345.678")])
+def test_all_digits_that_were_typed_are_shown(text, shown):
+    guess = predict("How long?", unit="s")
+    assert guess.take(text).startswith(f"noted, {shown} s") and repr(guess).endswith(shown)
+
+
+@pytest.mark.parametrize("text", ["three", "nan", "inf", "-Infinity", "3 s", "0x10"])
 def test_what_is_no_number_is_told(text):
     guess = predict("How long?", unit="s")
     guess.take("7")

@@ -1,4 +1,5 @@
 """Lab 12, accounting: does it fit, and is it compute-bound? Pen, paper and exact units, before anything runs."""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.accounting.charts import batch_chart, devices_chart, fit_chart, machines_chart, parts_chart, splits_chart
 from lessons.accounting.exercises import accounts, attempts, check, diagnose, hint, show_suspects, solution, suspects

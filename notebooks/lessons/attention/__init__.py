@@ -1,4 +1,5 @@
 """Lab 08, attention: must a GPU ever write down N² scores?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.attention.charts import attention_chart, memory_chart, plain_chart, race_chart
 from lessons.attention.charts import tiles_chart

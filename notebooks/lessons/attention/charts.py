@@ -68,7 +68,8 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
             _dress(ax, table, _MOMENTS[moment])
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set_ylabel("MiB (log)")
-        if (value := getattr(guess, "value", guess)) and _PREDICTED_AT in set(table["sequence"]):
+        value = getattr(guess, "value", guess)
+        if value is not None and _PREDICTED_AT in set(table["sequence"]):
             axes[-1].plot(_PREDICTED_AT, value, "D", color=_BAD, zorder=4, label="your prediction")
     return _closed(figure, pairs)
 

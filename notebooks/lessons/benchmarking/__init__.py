@@ -1,4 +1,5 @@
 """Lab 06, benchmarking: where does a step's time go?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.benchmarking.charts import families_chart, iterations_chart, launches_chart, modes_chart, phases_chart
 from lessons.benchmarking.charts import roofline_chart, timeline_chart

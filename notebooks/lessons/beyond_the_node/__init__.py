@@ -1,4 +1,5 @@
 """Lab 14, beyond the node: what a slow link between nodes costs, and which ways of training it allows."""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.beyond_the_node.charts import efficiency_chart, lines_chart, local_steps_chart, projection_chart
 from lessons.beyond_the_node.charts import published_chart, strategies_chart, turning_chart, two_levels_chart

@@ -1,4 +1,5 @@
 """Lab 02, broadcast: one host tensor to every GPU; which part of the speed is the path, which is the memory?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.broadcast.charts import ablation_chart, chunk_curve, methods_chart, paths_drawing, timeline_chart
 from lessons.broadcast.exercises import attempts, check, check_function, diagnose, hint, show_suspects, solution

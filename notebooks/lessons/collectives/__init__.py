@@ -1,4 +1,5 @@
 """Lab 09, collectives: what does moving bytes between GPUs cost, and when is it latency, when bandwidth?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
 from lessons.collectives.charts import bandwidth_chart, reports_chart, ring_chart, times_chart

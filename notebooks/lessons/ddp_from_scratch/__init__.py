@@ -1,4 +1,5 @@
 """Lab 10, ddp_from_scratch: four ways to average gradients, and how much of the sending backward can hide."""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
 from lessons.ddp_from_scratch.charts import breakdown_chart, buckets_chart, flights_chart, steps_chart, trace_chart

@@ -1,4 +1,5 @@
 """Lab 04, ddp_fsdp: BERT replicated or sharded; what does a rank hold, what does it send, and what does that cost?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
 from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, strategies_chart

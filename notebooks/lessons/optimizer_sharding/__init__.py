@@ -1,4 +1,5 @@
 """Lab 11, optimizer_sharding: N replicas keep the same optimizer states N times; what if each keeps a share?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
 from lessons.optimizer_sharding.charts import balance_chart, memory_chart, stages_chart, steps_chart

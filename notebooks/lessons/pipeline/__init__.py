@@ -1,4 +1,5 @@
 """Lab 03, pipeline: BERT over several GPUs; where does the time go in which no stage works, and who fills it?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micro_batch_curve, timelines_chart
 from lessons.pipeline.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects

@@ -1,4 +1,5 @@
 """Lab 07, precision_memory: what do 16 bits instead of 32 change: in sums, in training and in memory?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.precision_memory.charts import ledger_chart, levers_chart, scaling_chart, spacing_chart, sums_chart
 from lessons.precision_memory.charts import timeline_chart

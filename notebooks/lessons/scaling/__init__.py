@@ -1,4 +1,5 @@
 """Lab 13, scaling: ResNet-18 on more GPUs; what becomes faster, what does not, and is it still the same training?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.scaling.charts import accuracy_chart, laws_chart, parts_chart, published_chart, scaling_chart, ways_chart
 from lessons.scaling.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_the_batch

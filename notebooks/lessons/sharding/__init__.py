@@ -1,4 +1,5 @@
 """Lab 05, sharding: GPT-2 Large four ways; which bytes are held, which are sent, and what is hidden behind what?"""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
 from lessons.sharding.charts import batches_chart, breakdown_chart, memory_chart, projection_chart, strategies_chart

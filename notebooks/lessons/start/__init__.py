@@ -1,4 +1,5 @@
 """Lab 00, start: this machine, and how a run works."""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.start.charts import best_chart, collectives_drawing, startup_chart, sums_chart, wall_drawing
 from lessons.start.exercises import attempts, check, hint, solution, why_first

@@ -1,4 +1,5 @@
 """Lab 01, topology: how the GPUs are wired to each other and to the host, as printed, as nominal, as measured."""
+# ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from lessons.topology.charts import host_chart, node_map, pairs_chart, rates_chart
 from lessons.topology.exercises import attempts, check, hint, solution, why_below

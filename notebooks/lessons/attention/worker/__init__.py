@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
 import torch._dynamo  # autograd's functions import it: here it is loaded once, not by every worker of every launch
 
 from labkit.engine.worker import Worker
+from labkit.worker.clocks import summary
 from lessons.attention.plan import Errors, Memory, Plain, Trial
 from lessons.attention.worker.implementations import ATTENTIONS, implementation
 from lessons.attention.worker.measuring import (
@@ -24,7 +24,6 @@ from lessons.attention.worker.measuring import (
     kept_sizes,
     launch_times_ms,
     peak_sizes_mib,
-    summary,
     unsynchronised_ms,
 )
 from lessons.attention.worker.plain import exact
@@ -91,13 +90,13 @@ class Work:
         self.both()
         with torch.no_grad():
             times = graph_times_ms(self.forward)
-        self.worker.record(phase="forward", **summary(times))
+        self.worker.record(phase="forward", **summary(times, "ms"))
 
         def both() -> None:  # leaves of its own: a graph may not depend on a stream outside
             leaves = tuple(x.detach().requires_grad_() for x in self.inputs)
             torch.autograd.grad(self.attention(*leaves, self.point.causal), leaves, self.do)
 
-        self.worker.record(phase="both", **summary(graph_times_ms(both)))
+        self.worker.record(phase="both", **summary(graph_times_ms(both), "ms"))
 
     def record_memory(self) -> None:
         """Record what is kept for backward, and the memory there is at most.
@@ -115,7 +114,7 @@ class Work:
         return lambda: torch.autograd.grad(o, self.inputs, self.do, retain_graph=True)
 
     def _record(self, phase: str, work: Callable[[], object]) -> None:
-        self.worker.record(phase=phase, **summary(launch_times_ms(self.worker, work, self.repeat_ms)))
+        self.worker.record(phase=phase, **summary(launch_times_ms(self.worker, work, self.repeat_ms), "ms"))
 
 
 TENSORS = ("O", "L", "dQ", "dK", "dV")

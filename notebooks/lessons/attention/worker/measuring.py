@@ -57,12 +57,6 @@ def unsynchronised_ms(worker: Worker, work: Callable[[], object]) -> float:
     return 1e3 * passed / _UNSYNCHRONISED
 
 
-def summary(times_ms: list[float]) -> dict[str, float]:
-    """Return a row's median, its quartiles and the number of repetitions."""
-    low, median, high = statistics.quantiles(times_ms, n=4) if len(times_ms) > 1 else times_ms * 3
-    return {"ms": median, "low_ms": low, "high_ms": high, "repeats": len(times_ms)}
-
-
 class KeptTensor:
     """A tensor for as long as autograd keeps it for backward."""
 

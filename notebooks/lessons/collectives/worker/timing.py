@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+from labkit.worker.clocks import summary
 from lessons.collectives import theory as ring
 from lessons.collectives.worker.calls import AllReduce, Call, exchange
 
@@ -34,7 +34,7 @@ def timing_fields(worker: Worker, point: SimpleNamespace, call: Call, group: dis
         wrong += call.wrong(work)
     first, wrong, *seconds = max_over_ranks([first, wrong, *seconds], group)
     return {
-        **_summary(seconds[worker.plan.warm_ups :]),
+        **summary(seconds[worker.plan.warm_ups :], "seconds"),
         "first_seconds": first,
         "message_bytes": call.message_bytes,
         "status": "wrong result" if wrong else "ok",
@@ -95,12 +95,6 @@ def max_over_ranks(values: list[float], group: dist.ProcessGroup | None) -> list
 def gloo_barrier(group: dist.ProcessGroup | None) -> None:
     """Wait for all ranks of the group, over gloo: no GPU kernel runs."""
     max_over_ranks([0.0], group)
-
-
-def _summary(seconds: list[float]) -> dict[str, float]:
-    """Return a row's median, its quartiles and the number of repetitions."""
-    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
-    return {"seconds": median, "low_seconds": low, "high_seconds": high, "repeats": len(seconds)}
 
 
 class RingAllReduce(AllReduce):

@@ -9,11 +9,9 @@ import torch
 from labkit.engine.worker import Worker
 from labkit.worker import settings
 from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages
-from lessons.scaling.worker.communication import communicate
-from lessons.scaling.worker.epochs import time_epochs
+from lessons.scaling.worker.communication import communicate, record_messages
+from lessons.scaling.worker.epochs import learn, time_epochs
 from lessons.scaling.worker.images import Augmented, load
-from lessons.scaling.worker.epochs import learn
-from lessons.scaling.worker.communication import record_messages
 from lessons.scaling.worker.trials import try_variant
 
 _MEASURES = {Epochs: time_epochs, Communication: communicate, Accuracy: learn, Messages: record_messages}
