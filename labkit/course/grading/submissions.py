@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from labkit.course import answers
 from labkit.course.grading import evidence
 
 MAGIC = "%%answer"
+OPEN_STEP = re.compile(r"^[ \t]*\.\.\.[ \t\r]*(#.*)?$", re.MULTILINE)  # of text: some code crashes Python's parser
 MOST_BYTES = 50 * 2**20  # of a file: a notebook with all its pictures has a few MiB
 MOST_FOLDERS = 8  # below each other, in a student's folder
 DAMAGE = (
@@ -86,7 +88,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(student: str, files: list[Path]) -> Submission:
-    """Read a student's files; a notebook's cell counts more than a file of the same exercise."""
+    """Read a student's files; a notebook's cell counts more than a file of the same exercise.
+
+    But a cell with a `...` left replaces no answer: it may be the skeleton of a notebook that was copied anew.
+    """
     submission, names = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
     for file in files:
         code = {}
@@ -101,7 +106,12 @@ def _read(student: str, files: list[Path]) -> Submission:
             submission.problems.append(f"{file.name} cannot be read ({type(error).__name__}: {str(error)[:80]})")
             continue
         submission.problems += _unknown(code, [*names.values()])
-        submission.code |= {name: text for name, text in code.items() if name in names.values()}
+        submission.code |= {
+            name: text
+            for name, text in code.items()
+            if name in names.values()
+            and (not OPEN_STEP.search(text) or OPEN_STEP.search(submission.code.get(name, "...")))
+        }
     if not submission.code and not submission.problems:
         submission.problems.append("there is no notebook and no file of an answer")
     return submission

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from labkit.course import answers
 from labkit.course.copies import NOTEBOOKS
 from labkit.course.grading import grade as grade_module
 from labkit.course.grading.grade import exercises_to_grade
@@ -25,6 +26,7 @@ from labkit.tools import handout as handout_command
 
 DEVICES = "accounting.devices_needed"
 RIGHT = code_of("lessons.accounting.solutions.devices_needed")
+SKELETON = "def devices_needed(gib, gb):\n    ...  # one unit for both\n"
 SCRIPT = "<script>alert('x')</script>"
 
 
@@ -212,6 +214,41 @@ def test_the_last_cell_counts_and_other_names_are_told(tmp_path):
     (one,) = submissions(tmp_path)
     assert one.code == {DEVICES: "last"}
     assert "no.such" in " ".join(one.problems)
+
+
+@pytest.mark.parametrize("skeleton", [SKELETON, SKELETON.replace("\n", "\r\n")], ids=["lines", "lines of Windows"])
+@pytest.mark.parametrize("answered", ["accounting_devices_needed.py", "notebooks"])
+def test_a_skeleton_replaces_no_answer(tmp_path, answered, skeleton):
+    """As after `make reset`: the copy of the notebook is new, and the answer lies in a file, or in an older copy."""
+    folder = tmp_path / "ada"
+    hand_in(folder / "work", cell(skeleton))
+    if answered == "notebooks":
+        hand_in(folder / "notebooks", cell(RIGHT))
+    else:
+        (folder / answered).write_text(RIGHT)
+    assert submissions(tmp_path)[0].code == {DEVICES: RIGHT}
+
+
+def test_a_cell_with_dots_counts_where_no_answer_is(tmp_path):
+    hand_in(tmp_path / "ada", cell(f"{SKELETON}    return 1"))
+    (tmp_path / "ada" / "accounting_devices_needed.py").write_text(SKELETON)
+    assert submissions(tmp_path)[0].code == {DEVICES: f"{SKELETON}    return 1"}
+
+
+def test_code_that_crashes_python_does_not_end_the_reading(tmp_path):
+    crashing = "x = [1 " + "for a in b " * 100_000 + "]"
+    hand_in(tmp_path / "ada", cell(crashing))
+    (tmp_path / "ada" / "accounting_devices_needed.py").write_text(RIGHT)
+    assert submissions(tmp_path)[0].code == {DEVICES: crashing}
+
+
+def test_every_skeleton_of_the_notebooks_is_known_as_one(tmp_path):
+    pages = [nbformat.read(page, as_version=4) for page in NOTEBOOKS.glob("*.ipynb")]
+    skeletons = {name: code for page in pages for name, code in answers_in(page).items()}
+    hand_in(tmp_path / "ada", *(cell(code, name) for name, code in skeletons.items()))
+    for name in skeletons:
+        (tmp_path / "ada" / answers.file_of(name).name).write_text("answered")
+    assert skeletons and submissions(tmp_path)[0].code == dict.fromkeys(skeletons, "answered")
 
 
 def test_links_lead_nowhere(tmp_path):
