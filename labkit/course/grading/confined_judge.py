@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ ALWAYS_PACKED = ("labkit.engine.called_function", "labkit.course.syntax")  # wha
 MOST_CODE = 200_000  # characters of an answer
 MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
-IMPORT_ERRORS = ("No module named 'labkit", "No module named 'lessons", "cannot import name")
+OUR_IMPORT_ERROR = re.compile(r"(No module named|cannot import name '[^']*' from) '(labkit|lessons)\b")
 _JUDGING = threading.Lock()  # answers may be tried side by side, but judges may launch and keep what they measured
 
 
@@ -115,7 +116,7 @@ def _values_or_verdict(
     if raised is not None:
         detail = str(raised.get("traceback", ""))[:MOST_DETAIL]
         faults = {"raised": str(raised["raised"])[:MOST_PRINTED]}
-        if any(words in detail for words in IMPORT_ERRORS):
+        if OUR_IMPORT_ERROR.search(detail):
             faults["reference"] = OUT_OF_REACH
         if "MemoryError" in detail:
             faults["memory"] = f"it may take {limits.memory_mib} MiB"

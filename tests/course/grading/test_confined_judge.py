@@ -149,6 +149,22 @@ def test_the_reference_solution_is_out_of_reach(code):
 
 
 @pytest.mark.parametrize(
+    ("line", "ours"),
+    [
+        ("from labkit.theory.transformer import activations", True),
+        ("import lessons", True),
+        ("from labkit import theory", True),
+        ("from math import ciel", False),
+        ("import nump", False),
+        ("from numpy import lessons", False),
+    ],
+)
+def test_what_is_out_of_reach_is_told_of_the_workbooks_modules_alone(line, ours):
+    verdict = judged(f"{line}\n{RIGHT_CODE}")
+    assert verdict.outcome == RAISED and ("out of reach" in str(verdict)) == ours, str(verdict)
+
+
+@pytest.mark.parametrize(
     "code",
     [
         # It writes lines of its own where results go, and ends before the checker can write any.
