@@ -1,4 +1,4 @@
-"""`make handout`: what a class gets: the notebooks in handout/ and handout.zip, the workbook without solutions."""
+"""`make handout`: what a class gets: the notebooks in handout/ and handout.zip, the workbook without solutions.py."""
 
 import argparse
 import sys
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"make handout: {error}", file=sys.stderr)
         return 2
     print(f"{options.folder} and {options.folder.name}.zip: {len(pages)} notebooks, without answers and outputs")
-    print(f"{package.name}: the workbook for students, without reference solutions and hidden cases")
+    print(f"{package.name}: the workbook for students, without solutions.py; it holds the code that draws the cases")
     if options.nbgrader:
         print(
             f"{options.nbgrader}: nbgrader's course with {len(assignments)} assignments; `nbgrader` runs in this folder"

@@ -127,8 +127,9 @@ HANDED_OUT = (
     "notebooks/lessons/**/*.py",
     "notebooks/lessons/**/*.csv",
 )
-# Without the grading room, `lesson.solution` says that the teacher has the solutions.
-TEACHERS = re.compile(r"/(solutions|hidden)\.py$|^labkit/course/grading/|^labkit/tools/(grade|handout|mark)\.py$|/\.")
+# Without the grading room, `lesson.solution` says that the teacher has the solutions. What draws a student's cases, and
+# what results are compared with, is in exercises.py and theory.py, which checks need.
+TEACHERS = re.compile(r"/solutions\.py$|^labkit/course/grading/|^labkit/tools/(grade|handout|mark)\.py$|/\.")
 
 
 def write_package(handout: Path) -> Path:

