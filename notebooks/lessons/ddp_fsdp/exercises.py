@@ -210,7 +210,7 @@ RIGHT_PROGRAM = """
 def average(group, bucket):
     gradients = bucket.buffer() / ranks
     work = all_reduce(gradients, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
+    return work.get_future().then(lambda f: f.value()[0])
 
 model = Bert()
 model = DistributedDataParallel(model)
