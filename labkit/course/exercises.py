@@ -30,10 +30,10 @@ class Exercise:
     """A function that the student writes: its name, the cases that it is tried with, and its judge.
 
     `inputs` are the lists of arguments that the notebook's check calls it with: without them, those that `cases`, which
-    also a grader asks, draws at seed 0. `judge` takes what the function returned for each of them, in order, and
-    returns the verdict. `on_failure` may add to the verdict of a call that raised or did not come back. An exercise
-    that needs a launch of its own has `check` instead: it takes the exercise's name and the options of the lab's
-    `check`, and returns the verdict.
+    also a grader asks, draws at seed 0. `judge` takes what the function returned for each list of arguments, in order,
+    and these lists, and returns the verdict. `on_failure` may add to the verdict of a call that raised or did not come
+    back. An exercise that needs a launch of its own has `check` instead: it takes the exercise's name and the options
+    of the lab's `check`, and returns the verdict.
     `hints` come in steps: where to look, what the structure is, almost the code. `solution` names the code that
     `labkit.source` shows; without it, that is the function of the same name in the lab's solutions.py.
     """
@@ -88,7 +88,7 @@ class Exercises:
         )
         if isinstance(given, Verdict):
             return exercise.on_failure(given)
-        return replace(exercise.judge(given), printed=given.printed)
+        return replace(exercise.judge(given, exercise.inputs), printed=given.printed)
 
     def _kept_verdict(self, exercise: Exercise, verdict: Verdict) -> Verdict:
         """Keep the outcome, and return the verdict with the version that it judged and what may be done next."""
@@ -229,8 +229,7 @@ def compared(
 
     `more` is of `Exercise`.
     """
-    inputs = inputs or tuple(cases.make(Random(0)))
-    judge = judge_of(name, inputs, reference, mistakes, result_form=result_form, rule=rule, merit=merit)
+    judge = judge_of(name, reference, mistakes, result_form=result_form, rule=rule, merit=merit)
     return Exercise(name, inputs, judge, cases=cases, **more)
 
 

@@ -32,7 +32,6 @@ class Mistake(NamedTuple):
 
 def judge_of(
     name: str,
-    inputs: Sequence[Sequence[Any]],
     reference: Callable[..., Any],
     mistakes: Sequence[Mistake],
     *,
@@ -40,13 +39,13 @@ def judge_of(
     rule: str,
     merit: str,
 ) -> Callable[..., Verdict]:
-    """Return the judge of an exercise: it takes what the answer gave for each of `inputs`, or of other cases.
+    """Return the judge of an exercise: it takes what the answer gave for each list of arguments, and these.
 
     `result_form` says what a result is ("a number of bytes"), `rule` what is right in words, for a value that no
     mistake explains, and `merit` what a right answer does.
     """
 
-    def judge(given: list, cases: Sequence[Sequence[Any]] = inputs) -> Verdict:
+    def judge(given: list, cases: Sequence[Sequence[Any]]) -> Verdict:
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
         expected_values = [_result_of(reference, arguments) for arguments in cases]
         forms = {_form_of(value) for value in expected_values}

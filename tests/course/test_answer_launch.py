@@ -9,7 +9,7 @@ import pytest
 
 from labkit import node
 from labkit.course import answer_launch, answers
-from labkit.course.exercises import Cases, Exercise, cases_of
+from labkit.course.exercises import Cases, Exercise, Exercises, cases_of
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerHung
@@ -84,6 +84,16 @@ def test_the_shown_cases_are_the_hidden_ones_drawn_at_seed_0():
     shown = Exercise("doubled", cases=cases).inputs
     assert shown == tuple(cases.make(Random(0))) != tuple(cases.make(Random(1)))
     assert Exercise("doubled", inputs=((1,),), cases=cases).inputs == ((1,),), "a list of inputs is kept"
+
+
+def test_the_notebooks_check_gives_the_judge_what_the_answer_was_called_with(ends):
+    def judge(given, inputs):
+        right = [given, [*inputs]] == [[[[1], [0]], [[0]]], INPUTS]
+        return Verdict.of_faults("buckets", {} if right else {"inputs": str(inputs)}, "as called")
+
+    ends(pd.DataFrame({"given": [[[1], [0]], [[0]]]}))
+    answered()
+    assert Exercises("ddp_fsdp", Exercise("buckets", INPUTS, judge))("buckets").outcome == RIGHT
 
 
 def test_a_grader_takes_the_exercises_own_judge_where_its_cases_have_none(monkeypatch):

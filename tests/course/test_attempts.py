@@ -38,7 +38,7 @@ def outcome(name: str, code: str, student: str) -> str:
         return RAISED
     if name == "precision_memory.peak_bytes":
         return judge_peaks(given, [*map(peak, inputs)], configurations=inputs).outcome
-    return (cases.judge(given, inputs) if student else exercise.judge(given)).outcome
+    return (cases if student else exercise).judge(given, inputs).outcome
 
 
 def peak(configuration: list) -> float:

@@ -23,7 +23,7 @@ def judged(name: str, text: str) -> Verdict:
     """Return the verdict on what a text's function returns, as it comes back from a worker through JSON."""
     one = exercise_of(name)
     assert one.judge is not None
-    return one.judge(given_by(written_as(name, text), json.loads(json.dumps(one.inputs))))
+    return one.judge(given_by(written_as(name, text), json.loads(json.dumps(one.inputs))), one.inputs)
 
 
 def test_every_lab_has_at_least_two_exercises_and_each_is_tried_with_three_slips():

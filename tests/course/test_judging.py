@@ -20,7 +20,6 @@ def undivided_by_one(amount: int, workers: int) -> float:
 
 JUDGE = judge_of(
     "rate",
-    CASES,
     rate,
     (Mistake("less_one", undivided_by_one, "that is one less", throughout=True),),
     result_form="a number or None",
@@ -38,4 +37,4 @@ JUDGE = judge_of(
     ],
 )
 def test_a_mistake_that_cannot_be_made_with_some_arguments_is_judged_by_the_others(given, kind):
-    assert next(iter(JUDGE(given).faults)) == kind
+    assert next(iter(JUDGE(given, CASES).faults)) == kind

@@ -29,7 +29,9 @@ def judged(name: str, change: Change) -> Verdict:
         timed = lambda *tools: change(solution_of(name)(*tools))  # noqa: E731
         return judge_timed([drive(timed, situation) for situation in SITUATIONS], [(one,) for one in SITUATIONS])
     given = given_by(change, [[value] for value in right(name)])
-    return judge_peaks(given, right(name)) if name.endswith("peak_bytes") else exercise_of(name).judge(given)
+    if name.endswith("peak_bytes"):
+        return judge_peaks(given, right(name))
+    return exercise_of(name).judge(given, exercise_of(name).inputs)
 
 
 @cache

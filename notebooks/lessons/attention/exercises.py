@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import exp
 from random import Random
@@ -177,11 +177,9 @@ def _mistake(kind: str, made: Callable[..., Any], sentence: str) -> Mistake:
     return Mistake(kind, lambda *step: _with_nan_as_word(made(*step)), sentence)
 
 
-_SHOWN_STEPS = _steps(Random(0))
 _RESCALED = "multiply the old l and the old o by exp(m_old − m_new) when the maximum rises"
 _judge_step = judge_of(
     "online_softmax",
-    _SHOWN_STEPS,
     _merged_row,
     (
         _mistake("l_not_rescaled", _old(lambda *_: 1.0, of_o=False), f"the old l keeps its weight; {_RESCALED}"),
@@ -201,7 +199,7 @@ _judge_step = judge_of(
 )
 
 
-def judge_online(given: list, cases: Any = _SHOWN_STEPS) -> Verdict:
+def judge_online(given: list, cases: Sequence[Sequence[Any]]) -> Verdict:
     """Return the verdict on m, l and o after one more tile, for each case."""
     return _judge_step([_with_nan_as_word(row) for row in given], cases)
 

@@ -86,7 +86,7 @@ def _rings(random: Random) -> list[tuple[int, int, int]]:
 _NEXT = "the chunk to send next is the one that came in the step before"
 
 
-def judge_ring(returned: list, settings: Sequence[Sequence[int]] = tuple(_rings(Random(0)))) -> Verdict:
+def judge_ring(returned: list, settings: Sequence[Sequence[int]]) -> Verdict:
     """Return the verdict on what `ring_step` returns for all settings: chunk to send, chunk to receive, add or not.
 
     Any numbering of the chunks is right that ends with every rank holding every chunk whole.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -33,10 +33,12 @@ SETTINGS = {  # the weights in each bucket, then the weights in the order in whi
 }
 
 
-def judge_started(returned: list, settings: Mapping[str, tuple] = SETTINGS) -> Verdict:
+def judge_started(returned: list, settings: Sequence[Sequence[Any]]) -> Verdict:
     """Return the verdict on the buckets sent at each arrival: for each setting a list of lists of bucket numbers."""
     faults: dict[str, str] = {}
-    for (where, (buckets, arrivals)), started in zip(settings.items(), returned, strict=True):
+    for number, ((buckets, arrivals), started) in enumerate(zip(settings, returned, strict=True), start=1):
+        shown = (name for name, setting in SETTINGS.items() if setting == (buckets, arrivals))
+        where = next(shown, f"in case {number}")
         if fault := _form_fault(started, arrivals) or _start_fault(started, buckets, arrivals):
             faults.setdefault(fault[0], f"for {call_text('started', [buckets, arrivals])}, {where}, {fault[1]}")
     merit = "every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks"
@@ -181,11 +183,6 @@ _BEST_COUNT = compared(
 )
 
 
-def _cases_by_name(inputs: Sequence[Sequence[Any]]) -> dict[str, tuple]:
-    """Return cases by a name each."""
-    return {f"in case {number}": tuple(arguments) for number, arguments in enumerate(inputs, start=1)}
-
-
 def _arrivals(random: Random) -> list:
     drawn = []
     for unused in (0, 0, 0, 1):
@@ -204,7 +201,7 @@ check = Exercises(
         list(SETTINGS.values()),
         judge_started,
         grade=CORE,
-        cases=Cases(_arrivals, lambda given, inputs: judge_started(given, _cases_by_name(inputs))),
+        cases=Cases(_arrivals),
         hints=(
             "When may bucket 1 be sent if it is full before bucket 0? Look at the example in the text.",
             "Keep the set of gradients that have arrived, and the number of the next bucket to send. After "

@@ -32,7 +32,7 @@ def _models(random: Random) -> list:
     ]
 
 
-def judge(given: list, models: Sequence[tuple[list[int], int, int]] = tuple(_models(Random(0)))) -> Verdict:
+def judge(given: list, models: Sequence[tuple[list[int], int, int]]) -> Verdict:
     """Return the verdict on buckets: for each model a list of lists of parameter numbers."""
     faults: dict[str, str] = {}
     for (sizes, first, cap), filled in zip(models, given, strict=True):

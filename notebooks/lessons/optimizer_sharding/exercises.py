@@ -30,7 +30,7 @@ SETTINGS = (  # elements of each parameter, ranks
 )
 
 
-def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]] = SETTINGS) -> Verdict:
+def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]]) -> Verdict:
     """Return the verdict on shards: for each of `settings` a list per rank, of (parameter, begin, end)."""
     faults: dict[str, str] = {}
     for (sizes, ranks), parts in zip(settings, returned, strict=True):

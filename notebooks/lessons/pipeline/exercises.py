@@ -51,7 +51,7 @@ def _layers(random: Random) -> list[tuple[list[float], int]]:
     return [*SPLITS, *((stages, random.randint(2, 4)) for stages in times)]
 
 
-def judge_schedule(schedules: Sequence[Any], calls: Sequence[Sequence[int]] = tuple(_calls(Random(0)))) -> Verdict:
+def judge_schedule(schedules: Sequence[Any], calls: Sequence[Sequence[int]]) -> Verdict:
     """Return the verdict on schedules, lists of steps like "F0", "B0": one for each of the calls, in order."""
     faults: dict[str, str] = {}
     every = iter(schedules)
@@ -155,7 +155,7 @@ def _speed_fault(order: list[list[Step]], ranks: int, count: int) -> tuple[str, 
     return None
 
 
-def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]] = tuple(_layers(Random(0)))) -> Verdict:
+def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]]) -> Verdict:
     """Return the verdict on splits, each the layers of each stage: one for each of `cases`, in order."""
     faults: dict[str, str] = {}
     for sizes, (times, stages) in zip(splits, cases, strict=True):

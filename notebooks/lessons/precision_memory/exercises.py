@@ -129,12 +129,11 @@ def _placements(random: Random) -> list:
     return drawn
 
 
+# Whoever takes a block's input off, when it is computed again, fails here.
 _NARROW = [[19.0, 2.0, 4.0], [7.0, 5.0, 6.0], [9.0, 1.0, 1.0], [14.0, 4.0, 6.0], [12.0, 1.0, 7.0]]
-# Whoever takes a block's input off, when it is computed again, fails at the first.
-_SHOWN_PLACEMENTS = [(_NARROW, 34.0), *_placements(Random(0))]
 
 
-def judge_placement(given: list, inputs: Sequence[Any] = _SHOWN_PLACEMENTS) -> Verdict:
+def judge_placement(given: list, inputs: Sequence[Any]) -> Verdict:
     """Return the verdict on placements: for each list of blocks and its budget the numbers of those to checkpoint."""
     faults: dict[str, str] = {}
     for chosen, (blocks, budget) in zip(given, inputs, strict=True):
@@ -183,7 +182,7 @@ check = Exercises(
     ),
     Exercise(
         "placement",
-        _SHOWN_PLACEMENTS,
+        [(_NARROW, 34.0), *_placements(Random(0))],
         judge=judge_placement,
         grade=STRETCH,
         cases=Cases(_placements),

@@ -48,10 +48,7 @@ def _schedules(random: Random) -> list:
     return drawn
 
 
-SHARDS, SCHEDULES = _sizes(Random(0)), _schedules(Random(0))
-
-
-def judge_shard(given: list, shards: Sequence[Sequence] = SHARDS) -> Verdict:
+def judge_shard(given: list, shards: Sequence[Sequence]) -> Verdict:
     """Return the verdict on the lists of image numbers of all ranks, for uneven sizes and two epochs."""
     faults: dict[str, str] = {}
     groups: dict[tuple, dict[int, list]] = {}
@@ -145,7 +142,7 @@ def _order_fault(
     return "order", f"rank {wrong[0]} gets {given!r:.60}: {why}"
 
 
-def judge_rates(given: list, schedules: Sequence[Sequence] = SCHEDULES) -> Verdict:
+def judge_rates(given: list, schedules: Sequence[Sequence]) -> Verdict:
     """Return the verdict on the learning rates of every step, for several batches and warm-ups."""
     faults: dict[str, str] = {}
     for (steps, warm_up_steps, batch, base_batch, base_rate), rates in zip(schedules, given, strict=True):

@@ -58,7 +58,7 @@ def test_the_suspects_and_their_numbers():
 
 
 def judged(exercise, function, settings):
-    return check.by_name[exercise].judge(json.loads(json.dumps([function(*setting) for setting in settings])))
+    return check.by_name[exercise].judge(json.loads(json.dumps([function(*setting) for setting in settings])), settings)
 
 
 def devices(function) -> set[str]:
@@ -150,7 +150,7 @@ def test_batches_by_their_mistake(function, kinds):
 
 def test_a_mistake_says_what_was_left_out_and_that_it_is_per_device():
     given = [batch(axes=lambda m_x, m_y: (1, m_y), each=True)(*setting) for setting in BATCHES]
-    said = check.by_name["compute_bound_batch"].judge(given).faults["no_m_x"]
+    said = check.by_name["compute_bound_batch"].judge(given, BATCHES).faults["no_m_x"]
     assert "`m_x` is left out" in said and "per device" in said
 
 

@@ -25,7 +25,7 @@ def judged(*swaps: tuple[str, str]):
         text = text.replace(old, new)
     scope: dict = {}
     exec(text, scope)
-    return judge_online(json.loads(json.dumps([scope["online_softmax"](*case) for case in CASES])))
+    return judge_online(json.loads(json.dumps([scope["online_softmax"](*case) for case in CASES])), CASES)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def faults(name: str, cases, function) -> dict[str, str]:
     """Return the faults of a function's results as they come back from a worker, through JSON."""
     judge = check.by_name[name].judge
     assert judge is not None
-    return judge(json.loads(json.dumps([function(*case) for case in cases]))).faults
+    return judge(json.loads(json.dumps([function(*case) for case in cases])), cases).faults
 
 
 def test_what_a_wrong_accumulation_is_told():

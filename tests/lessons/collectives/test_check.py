@@ -51,7 +51,7 @@ CASES = {
 
 def judged(function):
     """Give the verdict on a function's results as they come back from a worker, through JSON."""
-    return judge_ring(json.loads(json.dumps([function(*setting) for setting in SETTINGS])))
+    return judge_ring(json.loads(json.dumps([function(*setting) for setting in SETTINGS])), SETTINGS)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -28,7 +28,7 @@ def judged(*swaps: tuple[str, str]) -> Verdict:
     scope: dict = {}
     exec(text, scope)
     settings = json.loads(json.dumps(list(SETTINGS.values())))
-    return judge_started(json.loads(json.dumps([scope["started"](*setting) for setting in settings])))
+    return judge_started(json.loads(json.dumps([scope["started"](*setting) for setting in settings])), settings)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,9 @@ def test_faults_say_where_and_why():
     assert "with gradients from the last to the first, when gradient 4" in late
     assert "bucket 1 is full and never sent" in judged(("while", "if")).faults["missing"]
     assert "one per arrival" in judged(("return starts", "return None")).faults["form"]
+
+
+def test_a_fault_names_the_setting_that_the_notebook_shows_and_numbers_others():
+    shown = SETTINGS["with bucket 1 full before bucket 0"]
+    said = judge_started([[[], [1], [], [0]]] * 2, json.loads(json.dumps([([[1], [0]], [0, 1]), shown]))).faults
+    assert "in case 1" in said["form"] and "with bucket 1 full before bucket 0" in said["order"]

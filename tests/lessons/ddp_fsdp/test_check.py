@@ -91,7 +91,7 @@ def carried(sizes, first, cap):
     ],
 )
 def test_each_fault_by_its_kind(function, kinds):
-    verdict = judge([function(*setting) for setting in MODELS])
+    verdict = judge([function(*setting) for setting in MODELS], MODELS)
     assert set(verdict.faults) == kinds, verdict
     assert verdict.outcome == (WRONG if kinds else RIGHT)
     assert bool(verdict.merits) == (not kinds)

@@ -119,7 +119,7 @@ def changed(function, change):
 )
 def test_each_fault_by_its_kind(function, kinds, words):
     given = [function(*setting) for setting in json.loads(json.dumps(SETTINGS))]
-    verdict = judge_shards(json.loads(json.dumps(given)))
+    verdict = judge_shards(json.loads(json.dumps(given)), SETTINGS)
     assert set(verdict.faults) == kinds, verdict
     assert verdict.outcome == (WRONG if kinds else RIGHT)
     assert words in " ".join(verdict.faults.values())

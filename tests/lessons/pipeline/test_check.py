@@ -18,9 +18,13 @@ def given_to(name):
     return [json.loads(json.dumps(arguments)) for arguments in pipeline.check.by_name[name].inputs]
 
 
-def lists(function):
+def results(name, function):
     """Return a function's results as they come back from a worker, through JSON."""
-    return [json.loads(json.dumps(function(*call))) for call in given_to("one_f_one_b")]
+    return [json.loads(json.dumps(function(*case))) for case in given_to(name)]
+
+
+def schedule_judged(function):
+    return judge_schedule(results("one_f_one_b", function), given_to("one_f_one_b"))
 
 
 def gpipe(rank, ranks, count):
@@ -75,7 +79,7 @@ def warmed(warm, *, limit=True):
     ],
 )
 def test_each_fault_by_its_kind(function, kinds):
-    verdict = judge_schedule(lists(function))
+    verdict = schedule_judged(function)
     assert set(verdict.faults) <= kinds and bool(verdict.faults) == bool(kinds), verdict
     assert len(kinds) > 1 or set(verdict.faults) == kinds, verdict
     assert verdict.outcome == (WRONG if kinds else RIGHT)
@@ -83,16 +87,16 @@ def test_each_fault_by_its_kind(function, kinds):
 
 
 def test_faults_of_schedules_say_what_to_change():
-    unlimited = judge_schedule(lists(warmed(lambda rank, ranks, count: ranks - rank - 1, limit=False)))
+    unlimited = schedule_judged(warmed(lambda rank, ranks, count: ranks - rank - 1, limit=False))
     assert unlimited.faults["incomplete"] == (
         "with 4 ranks and 2 micro-batches, rank 0 goes forward for micro-batches [0, 1, 2], not for 0 to 1 once each: "
         "there is no micro-batch 2, and 2 micro-batches cannot make 3 forwards ahead"
     )
-    small = judge_schedule(lists(lambda rank, ranks, count: [name.lower() for name in own(rank, ranks, count)]))
+    small = schedule_judged(lambda rank, ranks, count: [name.lower() for name in own(rank, ranks, count)])
     assert "step 0 is 'f0', in lower case: give a list of names such as \"F0\"" in small.faults["form"]
-    pairs = judge_schedule(lists(lambda rank, ranks, count: [("F", 0)]))
+    pairs = schedule_judged(lambda rank, ranks, count: [("F", 0)])
     assert "step 0 is ['F', 0]: give a list of names" in pairs.faults["form"]
-    assert "it returns None: is a `return` missing?" in judge_schedule(lists(lambda *_: None)).faults["form"]
+    assert "it returns None: is a `return` missing?" in schedule_judged(lambda *_: None).faults["form"]
 
 
 def test_the_labs_own_numbers_of_micro_batches_are_checked():
@@ -171,7 +175,7 @@ def by_cap(times, stages, step=1):
 
 
 def judged(function):
-    return judge_split([json.loads(json.dumps(function(*case))) for case in given_to("balanced_split")])
+    return judge_split(results("balanced_split", function), given_to("balanced_split"))
 
 
 @pytest.mark.parametrize(

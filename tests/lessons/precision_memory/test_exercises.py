@@ -87,12 +87,12 @@ def test_no_single_term_is_enough(measured):
 
 def test_placements():
     right = [sorted(best_placement(blocks, budget)[0]) for blocks, budget in PLACEMENTS]
-    assert judge_placement(right).outcome == RIGHT
+    assert judge_placement(right, PLACEMENTS).outcome == RIGHT
     everything = [list(range(len(blocks))) for blocks, _ in PLACEMENTS]
-    assert "time" in judge_placement(everything).faults
-    assert "budget" in judge_placement([[] for _ in PLACEMENTS]).faults
-    assert "form" in judge_placement([None for _ in PLACEMENTS]).faults
-    assert "bounds" in judge_placement([[99] for _ in PLACEMENTS]).faults
+    assert "time" in judge_placement(everything, PLACEMENTS).faults
+    assert "budget" in judge_placement([[] for _ in PLACEMENTS], PLACEMENTS).faults
+    assert "form" in judge_placement([None for _ in PLACEMENTS], PLACEMENTS).faults
+    assert "bounds" in judge_placement([[99] for _ in PLACEMENTS], PLACEMENTS).faults
     kept = [([10.0, 1.0, 1.0] if number < 3 else [40.0, 1.0, 2.0]) for number in range(4)]
     assert "while a block is computed again" in judge_placement([[3]], [(kept, 45.0)]).faults["budget"]
 
@@ -113,7 +113,7 @@ def test_no_simple_rule_places_all():
                     break
                 chosen.append(at)
             given.append(chosen)
-        assert judge_placement(given).outcome == WRONG
+        assert judge_placement(given, PLACEMENTS).outcome == WRONG
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -8,7 +8,9 @@ from torch.utils.data import DistributedSampler
 
 from labkit.course.verdict import RIGHT
 from lessons.scaling import theory
-from lessons.scaling.exercises import SCHEDULES, SHARDS, judge_rates, judge_shard, verdict_of
+from lessons.scaling.exercises import check, judge_rates, judge_shard, verdict_of
+
+SHARDS, SCHEDULES = (check.by_name[name].inputs for name in ("shard", "rates"))
 
 
 @pytest.mark.parametrize("law", ["amdahl", "gustafson"])
@@ -93,7 +95,7 @@ def everything(images, ranks, rank, epoch, drop_last):
     ],
 )
 def test_a_sampler_is_judged(answer, fault):
-    verdict = judge_shard([answer(*arguments) for arguments in SHARDS])
+    verdict = judge_shard([answer(*arguments) for arguments in SHARDS], SHARDS)
     assert (verdict.outcome == RIGHT) == (fault is None), verdict
     assert fault is None or fault in verdict.faults, verdict
 
@@ -120,7 +122,7 @@ def right_rates(steps, warm_up_steps, batch, base_batch, base_rate):
     ],
 )
 def test_learning_rates_are_judged(answer, fault):
-    verdict = judge_rates([answer(*arguments) for arguments in SCHEDULES])
+    verdict = judge_rates([answer(*arguments) for arguments in SCHEDULES], SCHEDULES)
     assert (verdict.outcome == RIGHT) == (fault is None), verdict
     assert fault is None or fault in verdict.faults, verdict
 

@@ -39,7 +39,7 @@ def own(parameters, ranks, stage):
     ],
 )
 def test_each_fault_by_its_kind(function, kinds):
-    verdict = HELD_BYTES.judge([function(*setting) for setting in HELD_BYTES.inputs])
+    verdict = HELD_BYTES.judge([function(*setting) for setting in HELD_BYTES.inputs], HELD_BYTES.inputs)
     assert set(verdict.faults) == kinds, verdict
     assert verdict.outcome == (WRONG if kinds else RIGHT)
     assert bool(verdict.merits) == (not kinds)
