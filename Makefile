@@ -105,7 +105,8 @@ clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded d
 	@rm -rf runs .pytest_cache .ruff_cache .hypothesis
 	@find . -path ./.venv -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 | xargs -0 rm -rf
 
-# A .pth file makes labkit and lessons importable without a build backend, which a fresh .venv need not have.
+# A .pth file makes labkit and lessons importable without a build backend, which a fresh .venv need not have. As pip does
+# with what it installs, they are compiled: where PYTHONDONTWRITEBYTECODE is set, each process would do it again.
 .venv/.ready: requirements.txt pyproject.toml $(if $(OFFLINE),$(wildcard wheelhouse/requirements.txt))
 ifneq ($(OFFLINE),)
 	python3 labkit/tools/offline.py build $(firstword $(MAKECMDGOALS) run)
@@ -115,6 +116,7 @@ else
 endif
 	@.venv/bin/python -c "import pathlib, sysconfig; here = pathlib.Path.cwd(); \
 	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text(f'{here}\n{here}/notebooks\n')"
+	@.venv/bin/python -m compileall -q labkit notebooks/lessons
 	@touch $@
 
 .venv/.course: .venv/.ready
