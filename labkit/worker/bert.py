@@ -46,8 +46,8 @@ def model_knobs(point: SimpleNamespace) -> dict[str, Any]:
 class Stage(nn.Module):
     """Some consecutive layers of BERT; tokens (batch, sequence) enter the first, logits (batch, 2) leave the last.
 
-    Between stages goes the hidden state (batch, sequence, hidden). `precision` bfloat16 is autocast: weights, and what
-    goes between stages, stay float32. `attention` is a name in IMPLEMENTATIONS.
+    Between stages goes the hidden state (batch, sequence, hidden). Under `precision` "autocast", weights and what
+    goes between stages stay float32. `attention` is a name in IMPLEMENTATIONS.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Stage(nn.Module):
     ):
         super().__init__()
         shape = bert_config(plan, dropout, attention)
-        self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": precision == "bfloat16"}
+        self.autocast = {"device_type": device.type, "dtype": torch.bfloat16, "enabled": precision == "autocast"}
         self.embedding = _part(BertEmbeddings, shape, (seed, EMBEDDING), device) if first else None
         self.numbers = layers
         self.layers = nn.ModuleList([_part(BertLayer, shape, (seed, layer), device) for layer in layers])
@@ -110,43 +110,6 @@ def _part(
 def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy over the samples of a (micro-)batch."""
     return nn.functional.cross_entropy(logits, labels)
-
-
-class Bert(Stage):
-    """BERT with a head; `blocks` are its layers. `precision` "bfloat16" holds the weights in it, too."""
-
-    def __init__(
-        self,
-        plan: Any,
-        seed: int,
-        device: torch.device,
-        precision: str = "float32",
-        *,
-        dropout: float = 0.0,
-        attention: str = "fused",
-    ):
-        autocast = "bfloat16" if precision == "autocast" else "float32"
-        super().__init__(
-            plan,
-            range(plan.layers),
-            seed,
-            device,
-            autocast,
-            first=True,
-            last=True,
-            dropout=dropout,
-            attention=attention,
-        )
-        if precision == "bfloat16":
-            self.to(torch.bfloat16)
-
-    @property
-    def blocks(self) -> nn.ModuleList:
-        return self.layers
-
-    def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the mean loss of tokens (batch, sequence) and labels (batch)."""
-        return loss_of(super().forward(tokens), labels)
 
 
 def samples(plan: Any, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,9 +12,10 @@ from transformers import BertConfig, BertForSequenceClassification
 from labkit.theory.memory import ITEMS, bert_activations, ledger
 from labkit.theory.shapes import Model, bert, elements, shard
 from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, bucket_count, through_a_link, traffic
-from labkit.worker.bert import Bert, samples
+from labkit.worker.bert import samples
 from labkit.worker.counting import SavedTensors
 from lessons.ddp_fsdp.plan import Strategies
+from lessons.ddp_fsdp.worker.bert import Bert
 
 CPU = torch.device("cpu")
 TINY = Model(before=((4, 2),), block=((6, 2), (6,)), after=((2, 2),), blocks=3, buffers_bytes=40)

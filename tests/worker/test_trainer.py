@@ -8,10 +8,11 @@ import torch.distributed as dist
 from torch import nn
 
 from labkit.plans import TRAINING_PRECISIONS
-from labkit.worker.bert import Bert, samples
+from labkit.worker.bert import samples
 from labkit.worker.counting import CollectiveCounter, SavedTensors
 from labkit.worker.trainer import MasterAdamW, Trainer, adamw, batches
 from lessons.ddp_fsdp.plan import Strategies
+from lessons.ddp_fsdp.worker.bert import Bert
 
 CPU = torch.device("cpu")
 BATCH, STEPS = 12, 4  # of an epoch

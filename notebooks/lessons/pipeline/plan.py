@@ -16,7 +16,7 @@ BERT = configuration("bert-base")
 MODES = ("streaming", "fenced", "training")
 KEPT = "kept"  # fenced, without no_grad: activations are kept for a backward that never runs
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
-_PRECISIONS = ("float32", "tf32", "bfloat16")
+_PRECISIONS = ("float32", "tf32", "autocast")
 BY_HAND = "by_hand"  # the lesson's own loop instead of torch's
 VARIANTS = ("right", BY_HAND, "unscaled", "dropped_layer", "first_rank_clock")
 _SMALL: dict[str, Any] = {"layers": 4, "hidden": 128, "heads": 2, "vocabulary": 1000}
@@ -45,7 +45,7 @@ class BertPlan(Plan):
     vocabulary: int = BERT["vocab_size"]
     batch: int = 64
     sequence: int = 512
-    precision: str = "float32"  # float32 as published (TF32 off), tf32, or bfloat16 (autocast)
+    precision: str = "float32"  # float32 as published (TF32 off), tf32, or autocast (to bfloat16)
     warm_ups: int = 2
     repeats: int = 3  # timed steps of a fenced or training point
     stream: int = 8  # timed steps of a streaming point

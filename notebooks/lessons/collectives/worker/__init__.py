@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
+from labkit.worker.settings import prepare as prepare
 from lessons.collectives.plan import NcclTests, Ring, Trial
 from lessons.collectives.worker import nccl_tests
 from lessons.collectives.worker.calls import CALLS, Call
 from lessons.collectives.worker.timing import RingAllReduce, gloo_barrier, timing_fields
 from lessons.collectives.worker.trials import try_variant
-
-
-def prepare(worker: Worker) -> dict[int, Any]:
-    """Make one process group for each number of ranks that the plan uses, the same on every rank."""
-    if worker.device.type == "cpu":
-        torch.set_num_threads(1)  # the ranks share the cores
-    needed = sorted({point.ranks for point in worker.plan.points()})
-    return {n: None if n == worker.gpus else dist.new_group(list(range(n))) for n in needed}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:

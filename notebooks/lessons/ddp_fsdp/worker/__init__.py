@@ -8,11 +8,12 @@ import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
-from labkit.worker.bert import Bert, model_knobs, samples
+from labkit.worker.bert import model_knobs, samples
 from labkit.worker.counting import record_ledgers
 from labkit.worker.settings import prepare, release_memory, set_precision
 from labkit.worker.trainer import Batch, adamw, batches, time_steps
 from lessons.ddp_fsdp.plan import Trial
+from lessons.ddp_fsdp.worker.bert import Bert
 from lessons.ddp_fsdp.worker.trials import make_trainer, try_variant
 
 __all__ = ["measure", "prepare"]

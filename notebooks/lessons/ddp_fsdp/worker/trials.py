@@ -13,9 +13,10 @@ from torch import nn
 
 from labkit.engine.worker import Worker
 from labkit.plans import ZERO
-from labkit.worker.bert import Bert, samples
+from labkit.worker.bert import samples
 from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
+from lessons.ddp_fsdp.worker.bert import Bert
 from lessons.ddp_fsdp.worker.by_hand import ByHand, average
 
 # A variant changes one thing: `share` (whether the sampler knows the ranks), `reshuffle` (whether it knows the epoch),

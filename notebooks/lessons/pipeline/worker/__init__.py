@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from types import SimpleNamespace
 
 import torch
@@ -12,7 +11,7 @@ from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
 from labkit.worker.clocks import Clock, fence
 from labkit.worker.settings import prepare as prepare
-from labkit.worker.settings import set_precision
+from labkit.worker.settings import release_memory, set_precision
 from lessons.pipeline.plan import Trial
 from lessons.pipeline.theory.schedules import layers_of
 from lessons.pipeline.worker.pipe import Pipe
@@ -32,9 +31,7 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     set_precision(point.precision)
     if worker.rank < point.ranks:
         (try_variant if isinstance(worker.plan, Trial) else _run_point)(worker, point, worker.state[point.ranks])
-    gc.collect()
-    if worker.device.type == "cuda":
-        torch.cuda.empty_cache()
+    release_memory(worker)
 
 
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:

@@ -16,23 +16,15 @@ from torch.distributed.pipelining import (
 )
 
 from labkit.engine.worker import Worker
-from labkit.worker.bert import LABELS, Stage, loss_of, model_knobs
+from labkit.worker.bert import Stage, loss_of, model_knobs, samples
 from labkit.worker.clocks import Tape
-from lessons.pipeline.plan import KEPT, BertPlan
+from lessons.pipeline.plan import KEPT
 from lessons.pipeline.theory.schedules import layers_of
 
 
 def layers_of_stages(sizes: list[int]) -> list[range]:
     """Return the layers of each stage: [6, 2, 2, 2] gives layers 0 to 5, 6 and 7, 8 and 9, 10 and 11."""
     return [range(first, end) for first, end in pairwise([0, *accumulate(sizes)])]
-
-
-def random_batch(plan: BertPlan, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a global batch: tokens (batch, sequence) and labels (batch), both random, the same on every rank."""
-    generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(0, plan.vocabulary, (plan.batch, plan.sequence), generator=generator)
-    labels = torch.randint(0, LABELS, (plan.batch,), generator=generator)
-    return tokens.to(device), labels.to(device)
 
 
 SCHEDULES = {
@@ -89,7 +81,8 @@ class Pipe:
             loss_fn=loss_of if self.training else None,
         )
         self.first, self.last = 0 in self.modules, len(parts) - 1 in self.modules
-        self.tokens, self.labels = random_batch(worker.plan, point.seed, worker.device)
+        batch = samples(worker.plan, worker.plan.batch, point.seed)  # the same on every rank
+        self.tokens, self.labels = (part.to(worker.device) for part in batch)
         weights = [weight for module in self.modules.values() for weight in module.parameters()]
         self.optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
         self._update = self.tape.with_span("U", -1, self._update)

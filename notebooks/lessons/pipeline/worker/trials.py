@@ -17,7 +17,7 @@ from labkit.worker.clocks import fence
 from lessons.pipeline.plan import BY_HAND
 from lessons.pipeline.theory.schedules import order_of
 from lessons.pipeline.worker.by_hand import Link, run_steps
-from lessons.pipeline.worker.pipe import Pipe, layers_of_stages, random_batch
+from lessons.pipeline.worker.pipe import Pipe, layers_of_stages
 
 
 def dropped_layer(sizes: list[int]) -> list[range]:
@@ -57,10 +57,6 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     whole = Stage(
         worker.plan, range(worker.plan.layers), point.seed, worker.device, point.precision, first=True, last=True
     )
-    tokens, labels = random_batch(worker.plan, point.seed, worker.device)
-    right_outputs = whole(tokens)
-    right_loss = loss_of(right_outputs, labels)
-    right_loss.backward()
     pipe = Pipe(
         worker,
         point,
@@ -68,6 +64,9 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
         cutting=variant.get("cutting", layers_of_stages),
         scale_grads=variant.get("scale_grads", True),
     )
+    right_outputs = whole(pipe.tokens)
+    right_loss = loss_of(right_outputs, pipe.labels)
+    right_loss.backward()
     if point.variant == BY_HAND:
         outputs, losses = None, _by_hand(worker, point, pipe, group)
     else:
