@@ -105,8 +105,8 @@ def place_name(table: pd.DataFrame) -> str:
 
 
 def where(table: pd.DataFrame) -> str:
-    """Return in two words where the numbers come from: "Here, small size", "Recorded, full size", or "Theory"."""
-    if fact(table, "source").startswith("theory"):
-        return "Theory"
+    """Return where the numbers come from: "Here, small size", "Recorded, full size", "Theory" or "Published"."""
+    if (kind := fact(table, "source").partition(":")[0]) in ("theory", "published"):
+        return kind.capitalize()
     place = "Recorded" if is_recorded(table) else "Here"
     return f"{place}, {'small' if fact(table, 'small') else 'full'} size"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from labkit.node.limits import against_limit
-from labkit.provenance import of_run
 from labkit.theory.gpt import flop_per_token, gpt
 
 if TYPE_CHECKING:
@@ -26,13 +25,7 @@ def rates(run: Run, by: list[str], *, per_sample: int = 1, unit: str = "samples"
     rate = f"{unit}_per_s"
     table[rate] = 1e3 * per_sample * table["batch"] / table["step_ms"]
     table[f"spread_{rate}"] = table[rate] * table["spread_step_ms"] / table["step_ms"]
-    rows = run.rows_with(["step_ms", "iteration"])
-    rows = rows[~rows["warm_up"].astype(bool) & rows["step_ms"].notna()]
-    steps = rows.groupby([*by, "seed", "iteration"], sort=False, dropna=False)["step_ms"].max().reset_index()
-    steps[rate] = 1e3 * per_sample * steps["batch"] / steps["step_ms"]
-    seeds = steps.groupby([*by, "seed"], sort=False, dropna=False)[rate].median()
-    spread = seeds.groupby(by, sort=False, dropna=False).std().rename("seed_std").reset_index()
-    return of_run(table.merge(spread, on=by, how="left"), run)
+    return table
 
 
 def with_efficiency(table: pd.DataFrame, rate: str, by: list[str], *, each: bool = False) -> pd.DataFrame:
@@ -60,7 +53,7 @@ def ladder(run: Run, *, per_sample: int = 1, unit: str = "samples") -> pd.DataFr
 
 
 def strategies(run: Run) -> pd.DataFrame:
-    """Return per setting: tokens_per_s with spread and seed_std, efficiency with spread, mfu, and the peak's verdict.
+    """Return per setting: tokens_per_s with spread, efficiency with spread, mfu, and the peak's verdict.
 
     `efficiency` is tokens per second and GPU over those of "single" under the same load. `mfu`: see `utilised`.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from labkit.theory.shapes import Model, Shape, shard
 from labkit.theory.sizes import MIB
@@ -74,11 +74,15 @@ def _sharded(gathers: int, gathered: int, scatters: int, scattered: int) -> list
     return [Sent("all-gather", gathers, gathered), Sent("reduce-scatter", scatters, scattered)]
 
 
+def ring_bytes(whole_bytes: Any, ranks: Any) -> Any:
+    """Return the bytes that each rank sends in a ring's all-reduce, 2(N−1)/N of the tensor: numbers or columns."""
+    return 2 * (ranks - 1) / ranks * whole_bytes
+
+
 def through_a_link(sent: list[Sent], ranks: int) -> float:
     """Return the bytes that each GPU sends in a ring (nccl-tests, doc/PERFORMANCE.md).
 
     2(N−1)/N of an all-reduce, all of a broadcast, (N−1)/N of the others.
     """
-    ring = (ranks - 1) / ranks
-    share = {"all-reduce": 2 * ring, "broadcast": 1.0}
-    return sum(share.get(call.collective, ring) * call.bytes for call in sent)
+    share = {"all-reduce": ring_bytes(1, ranks), "broadcast": 1.0}
+    return sum(share.get(call.collective, (ranks - 1) / ranks) * call.bytes for call in sent)

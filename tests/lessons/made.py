@@ -14,7 +14,7 @@ from lessons.topology.plan import Copies
 
 CPU = Node((), "AMD EPYC 7B13", 2, ((0, "0-1"),), 8.0, None, None, {"python": "3.11.9"}, "", "2026-11-21")
 
-# 4 GiB to four H200s, in seconds, as facts.md beside the blueprint gives them; the rest is made to fit.
+# 4 GiB to four H200s, in seconds: those of one chunk as measured, the rest made to fit.
 COUNTS = (4, 8, 16, 32, 64, 128)
 H200_SECONDS = {
     ("direct", "pageable", 1): 1.66,

@@ -55,7 +55,7 @@ def communication_run(folder, *, device="cuda", gpus=4, trace=0.5, hooks=0.5, st
             times = {"step": 10.0, "gradients": 9.0, "muted": 9.0 - steps, "waited": hooks, "alone": 1.0}
             for name, ms in times.items():
                 rows += [(rank, _timed(point, name, iteration, ms)) for iteration in range(4)]
-            sent = {"entry": "sent", "iteration": 0, "calls": 3, "sent_bytes": BYTES, "total_calls": 5}
+            sent = {"entry": "sent", "iteration": 0, "calls": 3, "sent_bytes": BYTES}
             rows.append((rank, vars(point) | sent))
             if point.ranks == gpus:
                 rows.append((rank, vars(point) | {"entry": "profile", "window_ms": 10.0, "exposed_ms": trace}))

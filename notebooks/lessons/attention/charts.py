@@ -178,8 +178,7 @@ def _dress(ax: Axes, table: pd.DataFrame, title: str) -> None:
     ax.xaxis.set(major_locator=FixedLocator(named), minor_locator=NullLocator())
     ax.set_xticks(named, [units.count(length) for length in named], fontsize=8.5)
     ax.set_xlabel("positions (log)")
-    place = "Published" if fact(table, "source").startswith("published") else where(table)
-    ax.set_title(f"{place}: {title}", fontsize=10)
+    ax.set_title(f"{where(table)}: {title}", fontsize=10)
     ax.grid(True)
 
 

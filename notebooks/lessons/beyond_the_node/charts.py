@@ -10,6 +10,7 @@ import pandas as pd
 from labkit.charts import canvas, parts
 from labkit.provenance import fact, sources, where
 from labkit.story import units
+from labkit.theory.traffic import ring_bytes
 from lessons.beyond_the_node.theory import NAMES
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _line(ax: Axes, table: pd.DataFrame, line: Any, color: str) -> None:
         **look,
     )
     sizes = np.geomspace(mib.min(), mib.max(), 50)
-    sent_gb = 2 * (line.ranks - 1) / line.ranks * sizes * _BYTES_PER_KIB**2 / 1e9
+    sent_gb = ring_bytes(sizes * _BYTES_PER_KIB**2, line.ranks) / 1e9
     ax.plot(sizes, line.alpha_us / 1e3 + 1e3 * sent_gb / line.beta_gb_per_s, color=look["color"], lw=1)
 
 

@@ -13,6 +13,7 @@ from labkit.provenance import made_from, of_run, of_source
 from labkit.theory.alpha_beta import fit
 from labkit.theory.shapes import elements
 from labkit.theory.sizes import GB, MIB
+from labkit.theory.traffic import ring_bytes
 from lessons.beyond_the_node.theory import (
     BITS,
     GATHERS,
@@ -84,7 +85,7 @@ def two_lines(run: Run) -> pd.DataFrame:
         if len(measured) < 2:
             continue
         ranks, largest = ranks_of[str(place)], measured.loc[measured["kib"].idxmax()]
-        line = fit(2 * (ranks - 1) / ranks * measured["whole_bytes"], measured["call_ms"] / 1e3)
+        line = fit(ring_bytes(measured["whole_bytes"], ranks), measured["call_ms"] / 1e3)
         share, spread = line.beta_gb_per_s / gb_per_s(rate), largest["spread_call_ms"] / largest["call_ms"]
         figures = (1e6 * line.alpha_s, line.beta_gb_per_s, line.residual, gb_per_s(rate), share, share * spread)
         rows.append((place, rate, "all-reduce", ranks, *figures))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from labkit.theory.alpha_beta import Link as Link
 from labkit.theory.sizes import GB
+from labkit.theory.traffic import ring_bytes
 
 
 def link_bytes(method: str, whole_bytes: float, nodes: int, per_node: int) -> float:
@@ -26,7 +27,7 @@ def link_bytes(method: str, whole_bytes: float, nodes: int, per_node: int) -> fl
     ring = {"inside": 1, "between": nodes, "flat": nodes * per_node, "hierarchical": nodes}
     if method not in ring:
         raise ValueError(f"method {method!r} is none of {', '.join(ring)}")
-    return 2 * (ring[method] - 1) / ring[method] * whole_bytes if nodes > 1 else 0.0
+    return ring_bytes(whole_bytes, ring[method]) if nodes > 1 else 0.0
 
 
 def least_node_bytes(passes: float, whole_bytes: float, nodes: int) -> float:

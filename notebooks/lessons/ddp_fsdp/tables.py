@@ -32,11 +32,11 @@ _SETTING = ["strategy", "ranks", "batch", "precision", "fused", "compiled"]
 
 
 def throughput(run: Run) -> pd.DataFrame:
-    """Return one row per setting: its knobs, step_ms (median), spread, count, status, samples_per_s, spread, seed_std.
+    """Return one row per setting: its knobs, step_ms (median), spread, count, status, samples_per_s, spread.
 
-    `seed_std` is the standard deviation over the seeds' medians, as reports print it; a step lasts as long as its
-    slowest rank. "single" exchanges nothing: its ranks train side by side, `batch` samples together. `efficiency` is
-    the rate over that of "single" at the same setting; `spread_efficiency` is the half-spread of both together.
+    A step lasts as long as its slowest rank. "single" exchanges nothing: its ranks train side by side, `batch` samples
+    together. `efficiency` is the rate over that of "single" at the same setting; `spread_efficiency` is the half-spread
+    of both together.
     """
     return with_efficiency(rates(run, _SETTING), "samples_per_s", ["batch", "precision"])
 

@@ -15,6 +15,5 @@ from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictio
 from lessons.pipeline.theory.queues import RANK as ONE_QUEUE
 
 RECORDED = {name: f"h200x4/pipeline/{name}" for name in ("gpus", "microbatches", "schedules", "splits", "trial")}
-KEPT_ACTIVATIONS = "h200x2/pipeline/kept"
 TWO_GPUS = "h200x2/pipeline/microbatches2"
 AS_REPORTED = "h200x2/pipeline/asreported"

@@ -12,7 +12,7 @@ import pandas as pd
 from labkit.charts import canvas, parts
 from labkit.provenance import is_recorded, sources, where
 from labkit.story import units
-from lessons.scaling.theory import amdahl, gustafson
+from lessons.scaling.theory import TRAININGS, amdahl, gustafson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,27 +171,16 @@ def ways_chart(*tables: pd.DataFrame) -> Figure:
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 
 
-_TRAININGS = {
-    "reference": "reference",
-    "one_gpu": "large batch, one GPU",
-    "large": "large batch, all GPUs",
-    "no_warm_up": "… without warm-up",
-    "unscaled": "… learning rate not scaled",
-    "same_order": "… without set_epoch",
-    "sync_bn": "… with SyncBatchNorm",
-}
-
-
 def accuracy_chart(*tables: pd.DataFrame) -> Figure:
     """Accuracy on the test images after the last epoch, a dot per seed; a panel per run.
 
     Beside each: GPUs × images per GPU, and the steps in all.
     """
-    names = [name for name in _TRAININGS if any((table["variant"] == name).any() for table in tables)]
+    names = [name for name in TRAININGS if any((table["variant"] == name).any() for table in tables)]
     figure, axes = parts.panels(len(tables), rows=len(names), row_height=0.5)
     for ax, table in zip(axes, tables, strict=True):
         rows = {row.variant: row for row in table.itertuples()}
-        labels = [_TRAININGS[name] + _setting(rows.get(name)) for name in names]
+        labels = [TRAININGS[name] + _setting(rows.get(name)) for name in names]
         color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
         for place, name in zip(parts.rows(ax, labels, fontsize=8.5), names, strict=True):
             look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 6}

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.theory.cifar10 import KINDS, TESTING, TRAINING, kind_here
-from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, scaled_rate
+from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, TRAININGS, scaled_rate
 
 LOADERS = ("device", "host")
 VARIANTS = ("right", "no_sampler", "no_set_epoch", "one_shard")
-TRAININGS = ("reference", "one_gpu", "large", "no_warm_up", "unscaled", "same_order", "sync_bn")
 _SMALL: dict[str, Any] = {"width": 4, "training": 128, "testing": 64, "processes": 0}
 
 
@@ -123,10 +122,10 @@ class Accuracy(Network):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "reference_batch": 8, "epochs": 2, "seeds": (0,)}
-    ALLOWED: ClassVar[dict[str, tuple]] = {"training": TRAININGS}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"training": tuple(TRAININGS)}
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    trainings: tuple[str, ...] = TRAININGS
+    trainings: tuple[str, ...] = tuple(TRAININGS)
     gpu_batch: int = 512
     reference_batch: int = BASE_BATCH
     epochs: int = 3
@@ -134,7 +133,8 @@ class Accuracy(Network):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for training in self.trainings:
-            if (self.gpus > 1 or training in TRAININGS[:2]) and (self.device == "cuda" or training != "sync_bn"):
+            alone = training in ("reference", "one_gpu")
+            if (alone or self.gpus > 1) and (self.device == "cuda" or training != "sync_bn"):
                 yield self._training(training)
 
     def _training(self, training: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from labkit.story import units
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed
 from lessons.scaling import tables
-from lessons.scaling.theory import GUESSING
+from lessons.scaling.theory import GUESSING, TRAININGS
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 EXPLAINED = 0.03  # of an epoch: what no part may leave unexplained
 AGREE_POINTS = 5.0  # of a step: by how much the three ways may differ
 _BROADCAST = "broadcast"
-TRAININGS = {
-    "reference": "the reference on one GPU",
-    "one_gpu": "the same large batch on one GPU",
-    "large": "the large batch on all GPUs",
-    "unscaled": "an unscaled learning rate",
-    "no_warm_up": "no warm-up",
-    "same_order": "no `set_epoch`",
-    "sync_bn": "SyncBatchNorm",
-}
 
 
 def counted(table: pd.DataFrame) -> Markdown:

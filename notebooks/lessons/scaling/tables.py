@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from labkit.engine.run import half_spread
 from labkit.provenance import fact, made_from, of_run
 from labkit.theory.cifar10 import SAID
 from labkit.theory.sizes import GB
+from labkit.theory.traffic import ring_bytes
 from lessons.scaling.theory import GUESSING, fit_serial
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SETTING = ["loader", "ranks", "gpu_batch"]
 PARTS = ("input", "copy", "forward", "backward", "exposed", "optimizer", "rest")
-LAWS = {"strong": "amdahl", "weak": "gustafson"}
 
 
 def of_images(table: pd.DataFrame, run: Run) -> pd.DataFrame:
@@ -94,7 +93,7 @@ def laws(table: pd.DataFrame) -> pd.DataFrame:
     for (law, fixed), group in table.groupby(["law", "fixed"], sort=False):
         measured = group[group["speedup"].notna()]
         if measured["ranks"].nunique() > 2:
-            serial = fit_serial(LAWS[str(law)], measured["ranks"], measured["speedup"], measured["spread_speedup"])
+            serial = fit_serial(str(law), measured["ranks"], measured["speedup"], measured["spread_speedup"])
             rows.append((law, fixed, serial.share, serial.least, serial.most))
     return made_from(pd.DataFrame(rows, columns=["law", "fixed", "share", "least", "most"]), table)
 
@@ -116,10 +115,7 @@ def exchange(run: Run) -> pd.DataFrame:
     rows = run.entries("sent").groupby(BY)[["calls", "sent_bytes"]].max()
     table = rows.astype(int)
     for name in _TIMED:
-        timings = run.entries(name)
-        timings = timings[timings["strategy"] == "ddp"]
-        medians = _medians(timings, f"{name}_ms")
-        table[f"{name}_ms"], table[f"spread_{name}_ms"] = medians["median"], medians["spread"]
+        table = table.join(_strategy_ms(run, "ddp", f"{name}_ms"))
     traced = run.entries("profile", [*BY, "exposed_ms"]).groupby(BY)["exposed_ms"].mean()
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
     table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
@@ -131,17 +127,16 @@ def exchange(run: Run) -> pd.DataFrame:
     table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
     table = table.reset_index()
     several = table["ranks"] > 1
-    moved = 2 * (table["ranks"] - 1) / table["ranks"] * table["sent_bytes"]
+    moved = ring_bytes(table["sent_bytes"], table["ranks"])
     table["bus_gb_per_s"] = (moved / table["alone_ms"] * 1e3 / GB).where(several)
     table["hidden_share"] = (1 - table["hooks_ms"] / table["alone_ms"]).where(several)
     return of_images(table, run)
 
 
-def _medians(rows: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return median and half the interquartile range per setting; an iteration lasts as long as its slowest rank."""
-    rows = rows[~rows["warm_up"].astype(bool)]
-    slowest = rows.groupby([*BY, "seed", "iteration"])[value].max().groupby(BY)
-    return pd.DataFrame({"median": slowest.median(), "spread": half_spread(slowest)})
+def _strategy_ms(run: Run, strategy: str, value: str) -> pd.DataFrame:
+    """Return median and spread of a strategy's times by BY."""
+    medians = run.medians(["strategy", *BY], value)
+    return medians[medians["strategy"] == strategy].set_index(BY)[[value, f"spread_{value}"]]
 
 
 def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +147,7 @@ def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     fitted = lines[(lines["collective"] == "all-reduce") & (lines["backend"] == "nccl")].set_index("ranks")
     fitted = fitted.iloc[:0] if fact(table, "small") else fitted  # processes on a CPU speak gloo
     alpha_us, beta = (fitted[name].reindex(table["ranks"]).to_numpy() for name in ("alpha_us", "beta_gb_per_s"))
-    moved = 2 * (table["ranks"] - 1) / table["ranks"] * table["sent_bytes"]
+    moved = ring_bytes(table["sent_bytes"], table["ranks"])
     result = table[["ranks", "gpu_batch", "calls", "sent_bytes", "alone_ms", "spread_alone_ms", "bus_gb_per_s"]].copy()
     result["line_ms"] = result["calls"] * alpha_us / 1e3 + moved / beta / GB * 1e3
     result["line_bus_gb_per_s"] = moved / result["line_ms"] * 1e3 / GB
@@ -165,15 +160,11 @@ def data_parallel(run: Run) -> pd.DataFrame:
 
     Empty where DataParallel did not run: it needs two GPUs.
     """
-    rows = run.entries("step")
-    sides = {name: _medians(rows[rows["strategy"] == name], "step_ms") for name in ("ddp", "dp")}
-    table = sides["dp"].add_suffix("_dp").join(sides["ddp"].add_suffix("_ddp"), how="inner").reset_index()
-    names = {
-        f"{what}_{side}": f"{'spread_' if what == 'spread' else ''}{side}_ms"
-        for what in ("median", "spread")
-        for side in ("dp", "ddp")
-    }
-    table = table.rename(columns=names)
+    dp, ddp = (
+        _strategy_ms(run, name, "step_ms").set_axis([f"{name}_ms", f"spread_{name}_ms"], axis=1)
+        for name in ("dp", "ddp")
+    )
+    table = dp.join(ddp, how="inner").reset_index()
     table["times"] = table["dp_ms"] / table["ddp_ms"]
     table["spread_times"] = table["times"] * (
         table["spread_dp_ms"] / table["dp_ms"] + table["spread_ddp_ms"] / table["ddp_ms"]
@@ -237,13 +228,11 @@ def published_speedups(speedups: pd.DataFrame) -> pd.DataFrame:
     """Return resnet_speedup.csv with what its own seconds mean.
 
     `true_speedup`: one GPU's seconds over these, at the same batch per GPU. `efficiency`: that over the GPUs.
-    `previous_batch`: the previous batch's seconds over these, at the same number of GPUs (NaN for the first batch).
     """
     table = speedups.sort_values(["batch_per_gpu", "gpus"], ignore_index=True)
     alone = table[table["gpus"] == 1].set_index("batch_per_gpu")["epoch_seconds"]
     table["true_speedup"] = table["batch_per_gpu"].map(alone) / table["epoch_seconds"]
     table["efficiency"] = table["true_speedup"] / table["gpus"]
-    table["previous_batch"] = table.groupby("gpus")["epoch_seconds"].shift() / table["epoch_seconds"]
     return made_from(table, speedups, small=False)
 
 

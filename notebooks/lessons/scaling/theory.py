@@ -7,23 +7,26 @@ from dataclasses import dataclass
 
 from labkit.theory.resnet import resnet
 from labkit.theory.shapes import Model, configuration
-from labkit.theory.traffic import bucket_count
 
 RESNET = configuration("resnet18-cifar")
 # Of the reference training, to which learning rates are scaled. At 0.1 the reference itself, without warm-up, stayed at
 # chance for one to three of its first epochs, and the large batch in one seed of three for all of them.
 BASE_BATCH, BASE_RATE = 128, 0.02
 GUESSING = 10.0  # percent of ten classes that chance gets right
+TRAININGS = {
+    "reference": "the reference on one GPU",
+    "one_gpu": "the same large batch on one GPU",
+    "large": "the large batch on all GPUs",
+    "no_warm_up": "no warm-up",
+    "unscaled": "an unscaled learning rate",
+    "same_order": "no `set_epoch`",
+    "sync_bn": "SyncBatchNorm",
+}
 
 
 def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["blocks"])) -> Model:
     """Return the network of this lab as the shapes of its parameters; at other widths for small runs."""
     return resnet(width, blocks, RESNET["num_labels"])
-
-
-def ddp_buckets(width: int, blocks: Sequence[int]) -> int:
-    """Return in how many buckets DistributedDataParallel sends the network's gradients."""
-    return bucket_count(model(width, blocks).shapes)
 
 
 def amdahl(serial: float, gpus: float) -> float:
@@ -51,22 +54,22 @@ class Serial:
 def fit_serial(law: str, gpus: Sequence[float], speedups: Sequence[float], spreads: Sequence[float]) -> Serial:
     """Fit the serial share to measured speed-ups by least squares; `spreads` are their half-widths.
 
-    Amdahl's law is a line in the share for 1/speed-up, Gustafson's for the speed-up itself. Each point, moved up and
-    down by its spread, implies a share of its own; the interval holds all of these. Raises ValueError for an unknown
-    law, and where no point has more than one GPU.
+    Amdahl's law, of "strong" scaling, is a line in the share for 1/speed-up, Gustafson's, of "weak" scaling, for the
+    speed-up itself. Each point, moved up and down by its spread, implies a share of its own; the interval holds all of
+    these. Raises ValueError for an unknown law, and where no point has more than one GPU.
     """
-    if law not in ("amdahl", "gustafson"):
-        raise ValueError(f"law {law!r} is none of amdahl, gustafson")
+    if law not in ("strong", "weak"):
+        raise ValueError(f"law {law!r} is none of strong, weak")
     points = [point for point in zip(gpus, speedups, spreads, strict=True) if point[0] > 1]
     if not points:
         raise ValueError("a serial share needs a point with more than one GPU")
 
     def implied(count: float, speedup: float) -> float:
-        if law == "amdahl":
+        if law == "strong":
             return (1 / speedup - 1 / count) / (1 - 1 / count)
         return (count - speedup) / (count - 1)
 
-    weights = [(1 - 1 / count) ** 2 if law == "amdahl" else (count - 1) ** 2 for count, _, _ in points]
+    weights = [(1 - 1 / count) ** 2 if law == "strong" else (count - 1) ** 2 for count, _, _ in points]
     shares = [implied(count, speedup) for count, speedup, _ in points]
     ends = [implied(count, speedup + side * spread) for count, speedup, spread in points for side in (-1, 1)]
     share = sum(weight * part for weight, part in zip(weights, shares, strict=True)) / sum(weights)

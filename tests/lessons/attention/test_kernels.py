@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from lessons.attention.plan import PRECISIONS
 from lessons.attention.worker import TENSORS, outputs_and_gradients, scaled_error
 from lessons.attention.worker.flash import PADDED, flash
-from lessons.attention.worker.measuring import OperatorWatch, kept_sizes
+from lessons.attention.worker.measuring import OperatorWatch, kept_bytes
 from lessons.attention.worker.plain import exact, tiled
 
 LENGTHS = st.integers(1, 70) | st.sampled_from([16, 32, 33, PADDED, PADDED + 1])
@@ -83,9 +83,8 @@ def test_scores_of_ten_thousand(times, shift, causal):
 def test_what_is_kept_and_made_is_linear(attention):
     (heads, queries, keys, width), number = (2, 200, 160, 20), 4  # bytes of a float32
     q, k, v, do = Problem((heads,), queries, keys, width).tensors()
-    found = kept_sizes(lambda: attention(q, k, v, True))
-    assert found["largest_kept"] == heads * max(queries, keys) * width
-    assert found["kept_bytes"] == number * heads * ((2 * queries + 2 * keys) * width + queries)
+    found = kept_bytes(lambda: attention(q, k, v, True))
+    assert found == number * heads * ((2 * queries + 2 * keys) * width + queries)
     with OperatorWatch() as watch:
         torch.autograd.grad(attention(q, k, v, True), (q, k, v), do)
     assert watch.largest <= number * heads * queries * width, "no tensor is larger than an input"

@@ -18,7 +18,7 @@ from lessons.attention.exercises import SYMPTOMS, suspects, verdict_of
 from lessons.attention.plan import VARIANTS
 from lessons.attention.worker import measure, symptoms
 from lessons.attention.worker.implementations import TILE, implementation
-from lessons.attention.worker.measuring import kept_sizes, unsynchronised_ms
+from lessons.attention.worker.measuring import kept_bytes, unsynchronised_ms
 from lessons.attention.worker.plain import by_hand, exact, plain
 
 
@@ -77,10 +77,9 @@ def test_plain_attention_is_torchs(attention, causal):
 def test_what_autograd_keeps_is_the_formulas(name, squares, causal):
     heads, n, width = 2, 96, 16
     q, k, v, _ = Problem((heads,), n, n, width).tensors()
-    found = kept_sizes(lambda: implementation(name)(q, k, v, causal))
-    assert found["kept_bytes"] == memory.moment_bytes(name, "kept", n, width, 4, heads=heads, causal=causal)
+    found = kept_bytes(lambda: implementation(name)(q, k, v, causal))
+    assert found == memory.moment_bytes(name, "kept", n, width, 4, heads=heads, causal=causal)
     assert memory.SQUARES[name]["kept"] == squares
-    assert found["largest_kept"] == (heads * n * n if squares else heads * n * width)
 
 
 def test_counting_what_is_kept_keeps_nothing():
@@ -92,7 +91,7 @@ def test_counting_what_is_kept_keeps_nothing():
         storages.append(StorageWeakRef(p.untyped_storage()))
         return p @ v
 
-    assert kept_sizes(work)["kept_bytes"] == sum(x.nbytes for x in (q, k, v)) + 4 * 8 * 8
+    assert kept_bytes(work) == sum(x.nbytes for x in (q, k, v)) + 4 * 8 * 8
     assert storages[0].expired()
 
 

@@ -109,7 +109,7 @@ def test_a_setting_that_was_not_traced_says_what_was(runs):
 
 
 def test_forward_passes_keep_activations_without_no_grad():
-    run = replay(pipeline.KEPT_ACTIVATIONS)
+    run = replay("h200x2/pipeline/kept")
     peaks = pipeline.memory(run).groupby("mode")["peak_mib"].max()
     assert peaks["kept"] > 10 * peaks["fenced"]
     assert 0.9 < peaks["kept"] / peaks["training"] < 1
@@ -119,7 +119,7 @@ def test_forward_passes_keep_activations_without_no_grad():
 
 def test_scorecard(runs):
     cards = {name: scorecard_of(run) for name, run in runs.items()}
-    missed = [row.target for card in cards.values() for row in card.itertuples() if not row.met]
+    missed = [row.figure for card in cards.values() for row in card.itertuples() if not row.met]
     assert missed == []
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from labkit.engine.recordings import replay
 from labkit.tables.goals import scorecard_of
+from labkit.theory.traffic import bucket_count
 from lessons import collectives, scaling
-from lessons.scaling.theory import ddp_buckets, model
+from lessons.scaling.theory import model
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def test_what_was_recorded(runs):
 def test_gradients_are_the_formulas(runs):
     table = scaling.exchange(runs["communication"])
     assert (table["sent_bytes"] == 4 * 11_173_962).all()
-    assert (table["calls"] == ddp_buckets(64, (2, 2, 2, 2))).all()
+    assert (table["calls"] == bucket_count(model().shapes)).all()
     assert (table["hidden_share"] <= 1).all()
 
 
@@ -40,7 +41,7 @@ def test_no_all_reduce_is_faster_than_the_same_links_allow(runs):
 def test_messages_besides_gradients(runs):
     table = scaling.messages(runs["messages"]).set_index(["phase", "collective"])
     assert table.loc[("third step", "broadcast"), "sent_bytes"] == model().buffers_bytes
-    assert table.loc[("third step", "all-reduce"), "calls"] == ddp_buckets(64, (2, 2, 2, 2))
+    assert table.loc[("third step", "all-reduce"), "calls"] == bucket_count(model().shapes)
     assert ("a step under no_sync", "all-reduce") not in table.index
 
 

@@ -13,11 +13,11 @@ from lessons.scaling.exercises import check, judge_rates, judge_shard, verdict_o
 SHARDS, SCHEDULES = (check.by_name[name].inputs for name in ("shard", "rates"))
 
 
-@pytest.mark.parametrize("law", ["amdahl", "gustafson"])
+@pytest.mark.parametrize(("law", "speedup"), [("strong", theory.amdahl), ("weak", theory.gustafson)])
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.4])
-def test_a_law_is_found_again(law, share):
+def test_a_law_is_found_again(law, speedup, share):
     counts = [1, 2, 4, 8]
-    speedups = [getattr(theory, law)(share, count) for count in counts]
+    speedups = [speedup(share, count) for count in counts]
     found = theory.fit_serial(law, counts, speedups, [0, 0, 0, 0])
     assert (found.share, found.least, found.most) == pytest.approx((share, share, share))
     spread = theory.fit_serial(law, counts, speedups, [0, 0.1, 0.1, 0.1])
@@ -26,7 +26,7 @@ def test_a_law_is_found_again(law, share):
 
 def test_a_fit_needs_two_gpus():
     with pytest.raises(ValueError, match="more than one GPU"):
-        theory.fit_serial("amdahl", [1], [1.0], [0.0])
+        theory.fit_serial("strong", [1], [1.0], [0.0])
 
 
 def share_of_order(order, ranks, rank, drop_last):

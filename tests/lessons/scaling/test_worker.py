@@ -4,11 +4,12 @@ import pytest
 
 from labkit.engine.errors import PlanError
 from labkit.launching import launch
+from labkit.theory.traffic import bucket_count
 from lessons import scaling
 from lessons.scaling.exercises import SYMPTOMS, verdict_of
 from lessons.scaling.plan import VARIANTS, Accuracy, Communication, Epochs, Messages, Trial
 from lessons.scaling.tables import epochs
-from lessons.scaling.theory import BASE_RATE, ddp_buckets, model
+from lessons.scaling.theory import BASE_RATE, model
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -31,7 +32,7 @@ def test_an_exchange_sends_the_gradients_and_no_more():
     (row,) = scaling.exchange(run).to_dict("records")
     network = run.plan.width, run.plan.blocks
     assert row["sent_bytes"] == 4 * model(*network).parameters
-    assert row["calls"] == ddp_buckets(*network)
+    assert row["calls"] == bucket_count(model(*network).shapes)
     assert all(row[f"{name}_ms"] > 0 for name in ("step", "gradients", "muted", "alone", "trace", "hooks"))
     assert scaling.data_parallel(run).empty
 

@@ -21,7 +21,7 @@ from lessons.attention.worker.implementations import ATTENTIONS, implementation
 from lessons.attention.worker.measuring import (
     OperatorWatch,
     graph_times_ms,
-    kept_sizes,
+    kept_bytes,
     launch_times_ms,
     peak_sizes_mib,
     unsynchronised_ms,
@@ -106,7 +106,7 @@ class Work:
         """
         if self.point.implementation == "flash" and self.worker.device.type == "cuda":
             self.both()
-        memory = {} if self.point.implementation == "compiled" else kept_sizes(self.forward)
+        memory = {} if self.point.implementation == "compiled" else {"kept_bytes": kept_bytes(self.forward)}
         self.worker.record(phase="memory", **memory | peak_sizes_mib(self.worker, self.forward, self.do, self.inputs))
 
     def _backward(self) -> Callable[[], object]:

@@ -64,8 +64,8 @@ class KeptTensor:
         self.x = x
 
 
-def kept_sizes(work: Callable[[], object]) -> dict[str, int]:
-    """Return `kept_bytes` of the distinct storages that `work` keeps for backward, and `largest_kept` in elements.
+def kept_bytes(work: Callable[[], object]) -> int:
+    """Return the bytes of the distinct storages that `work` keeps for backward.
 
     What it saved and let go again, as the maximum of a softmax does that is detached, does not count.
     """
@@ -80,7 +80,7 @@ def kept_sizes(work: Callable[[], object]) -> dict[str, int]:
     tensors = [saved.x for saved in alive]
     del result
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
-    return {"kept_bytes": sum(storages.values()), "largest_kept": max((x.numel() for x in tensors), default=0)}
+    return sum(storages.values())
 
 
 def peak_sizes_mib(

@@ -1,1 +1,1 @@
-"""Rows of lab 03 → tables: throughput and memory, timelines, predictions, the reports' figures, targets."""
+"""Rows of lab 03 → tables: throughput and memory, timelines, predictions, the reports' figures."""

@@ -37,14 +37,8 @@ def measured_steps(run: Run, **setting: Any) -> list[list[Span]]:
     A stream's steps come as one; its micro-batches are numbered through. Transfers (T) are added: see `_transfers`.
     Raises ValueError, naming what was traced, where the setting was not.
     """
-    spans = run.spans
-    for knob, value in setting.items():
-        spans = spans[spans[knob] == value]
-    if spans.empty:
-        traced = run.spans[setting_knobs(run)].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
-        raise ValueError(f"{setting} was not traced; traced were:\n{traced}")
     steps = []
-    for _, rows in spans.groupby([*setting_knobs(run), "seed", "step"], sort=False):
+    for _, rows in _traced(run, setting).groupby([*setting_knobs(run), "seed", "step"], sort=False):
         rows = rows.sort_values("start_us")
         numbers = rows["micro_batch"]
         if (rows["mode"] == "streaming").all():
@@ -52,6 +46,17 @@ def measured_steps(run: Run, **setting: Any) -> list[list[Span]]:
         columns = (rows["rank"], rows["span"], rows["stage"], numbers, rows["start_us"] / 1e3, rows["end_us"] / 1e3)
         steps.append(_transfers([Span(*values) for values in zip(*columns, strict=True)]))
     return steps
+
+
+def _traced(run: Run, setting: dict[str, Any]) -> pd.DataFrame:
+    """Return the run's spans of one setting."""
+    spans = run.spans
+    for knob, value in setting.items():
+        spans = spans[spans[knob] == value]
+    if spans.empty:
+        traced = run.spans[setting_knobs(run)].drop_duplicates().to_string(index=False) if len(run.spans) else "nothing"
+        raise ValueError(f"{setting} was not traced; traced were:\n{traced}")
+    return spans
 
 
 def _transfers(spans: list[Span]) -> list[Span]:
@@ -138,11 +143,7 @@ def gantt(run: Run, *queues: str, **setting: Any) -> tuple[pd.DataFrame, ...]:
     It is simulated once with each of `queues`, or with that of the run. Of several settings the first one's last step.
     Facts: ranks, setting (words), way ("measured" or the queue), logged (how many steps), bubble, length_ms.
     """
-    rows = run.spans
-    for knob, value in setting.items():
-        rows = rows[rows[knob] == value]
-    steps = measured_steps(run, **setting)
-    knobs = rows.iloc[0]
+    knobs = _traced(run, setting).iloc[0]
     steps = measured_steps(run, **{knob: knobs[knob] for knob in setting_knobs(run)})
     streamed = max(span.micro_batch for span in steps[-1]) // knobs["micro_batches"] + 1
     times, queues = times_of(steps), queues or (queue_for(run, knobs["schedule"]),)

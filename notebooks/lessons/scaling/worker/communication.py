@@ -77,7 +77,7 @@ def _record_exchange_alone(worker: Worker, step: Callable, group: dist.ProcessGr
         step()
     sizes = [size for name, size in sent.each if name == "all-reduce"]
     tensors = [torch.zeros(size // 4, device=worker.device) for size in sizes]
-    worker.record(entry="sent", iteration=0, calls=len(sizes), sent_bytes=sum(sizes), total_calls=len(sent.each))
+    worker.record(entry="sent", iteration=0, calls=len(sizes), sent_bytes=sum(sizes))
 
     def exchange() -> None:
         for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]:
