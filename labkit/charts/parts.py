@@ -100,10 +100,20 @@ def own_scales(axes: Sequence[Any]) -> str:
     return "each panel has its own scale · " if len(axes) > 1 else ""
 
 
+def guessed(guess: Any) -> float | None:
+    """Return the number of a prediction, or the number as it is; None of a skipped one."""
+    return getattr(guess, "value", guess)
+
+
+def guess_mark(ax: Axes, x: float, guess: Any, scale: float = 1.0) -> None:
+    """Draw the reader's prediction as a diamond at x; a skipped one, or None, draws nothing."""
+    if (value := guessed(guess)) is not None:
+        ax.plot(x, value * scale, "D", color=canvas.PREDICTED, zorder=4, label="your prediction")
+
+
 def guess_line(ax: Axes, guess: Any, scale: float = 1.0) -> None:
     """Draw the reader's prediction as a vertical line; a skipped one, or None, draws nothing."""
-    value = getattr(guess, "value", guess)
-    if value is not None:
+    if (value := guessed(guess)) is not None:
         ax.axvline(value * scale, color=canvas.PREDICTED, ls=(0, (3, 2)), lw=1.6, label="your prediction")
 
 

@@ -73,6 +73,11 @@ def judge_of(
     return judge
 
 
+def not_the_form(value: Any, result_form: str) -> str:
+    """Return that a value is not what a result is ("a list of whole numbers"), and for None, what may be missing."""
+    return f"{value!r:.60}, not {result_form}{': is a `return` missing?' if value is None else ''}"
+
+
 def is_number(value: Any) -> bool:
     """Return whether it is a number that can be right: no bool, no NaN, finite, and not too large for a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST

@@ -12,7 +12,7 @@ import pandas as pd
 from labkit.charts import canvas
 from labkit.charts.ink import ink_like, ink_on
 from labkit.charts.ledgers import held_bars
-from labkit.charts.parts import BAR, bars, beside, guess_line, rows, swatches
+from labkit.charts.parts import BAR, bars, beside, guess_line, guessed, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.theory.sizes import GB, GIB
@@ -40,7 +40,7 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
         for place in range(row.devices):
             ax.barh(lane, row.gb, left=place * row.gb, color=_BOXES[place % 2], height=BAR, edgecolor="white", lw=0.5)
         beside(ax, row.devices * row.gb, lane, f"{row.devices} devices")
-    if (value := getattr(guess, "value", guess)) is not None:
+    if (value := guessed(guess)) is not None:
         end = max(end, value * labels["gb"].iloc[0])
         ax.plot(value * labels["gb"].iloc[0], 1, "D", color=canvas.PREDICTED, zorder=4, label="your prediction")
     ax.set_xlim(0, 1.14 * end)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import shades
-from labkit.charts.parts import panels, swatches
+from labkit.charts.parts import guess_mark, panels, swatches
 from labkit.provenance import fact, fact_or, sources, where
 from labkit.story import units
 from lessons.attention.theory import ATTENTION_NAMES, FULL, SKIPPED, Step
@@ -68,9 +68,8 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
             _dress(ax, table, _MOMENTS[moment])
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set_ylabel("MiB (log)")
-        value = getattr(guess, "value", guess)
-        if value is not None and _PREDICTED_AT in set(table["sequence"]):
-            axes[-1].plot(_PREDICTED_AT, value, "D", color=_BAD, zorder=4, label="your prediction")
+        if _PREDICTED_AT in set(table["sequence"]):
+            guess_mark(axes[-1], _PREDICTED_AT, guess)
     return _closed(figure, pairs)
 
 

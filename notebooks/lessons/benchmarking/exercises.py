@@ -17,7 +17,7 @@ from IPython.display import HTML
 from labkit.course import answers
 from labkit.course.answer_launch import launch_answer, printed_in, unanswered_verdict
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake, is_close, is_number
+from labkit.course.judging import Mistake, is_close, is_number, not_the_form
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
 from labkit.course.verdict import Verdict
@@ -203,9 +203,9 @@ def _faults(given: Any, device: Device) -> dict[str, str]:
         return {}
     result = json.loads(given) if isinstance(given, str) else None
     if not isinstance(result, list) or not _is_form(result):
-        what = "something that no check can read" if not isinstance(given, str) else f"{result!r:.60}"
-        why = ": is a `return` missing?" if given == "null" else ""
-        return {"form": f"it returns {what}, not the median, the spread and the count as three numbers{why}"}
+        due = "the median, the spread and the count as three numbers"
+        unread = f"something that no check can read, not {due}"
+        return {"form": f"it returns {not_the_form(result, due) if isinstance(given, str) else unread}"}
     return _timing_faults(device, *result)
 
 

@@ -46,12 +46,10 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
     runs = distinct(pairs)
     figure, axes = parts.panels(len(runs), height=4.4, sharey=True)
     colors = rate_colors(*(lines for _, lines in runs))
-    value = getattr(guess, "value", guess)
     for ax, (table, lines) in zip(axes, runs, strict=True):
         for line in lines.itertuples():
             _line(ax, table, line, colors[line.link_mbit])
-        if value is not None:
-            ax.plot([1], [value], "D", color=canvas.PREDICTED, label="your prediction", zorder=4)
+        parts.guess_mark(ax, 1, guess)
         canvas.logarithmic(ax.xaxis)
         canvas.logarithmic(ax.yaxis)
         ax.grid(True)
@@ -286,8 +284,7 @@ def projection_chart(table: pd.DataFrame, guess: Any = None) -> Figure:
         _percent(ax)
         ax.set(xlabel="GPUs (log)", title=title)
     axes[1].set_ylabel("")
-    if (value := getattr(guess, "value", guess)) is not None:
-        axes[1].plot(table["gpus"].max(), value / 100, "D", color=canvas.PREDICTED, ms=7, label="your prediction")
+    parts.guess_mark(axes[1], table["gpus"].max(), guess, 1 / 100)
     canvas.shared_legend(figure, axes, columns=6)
     return canvas.finish(figure, fact(table, "source"))
 

@@ -86,8 +86,8 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
         line = rows[(rows["backend"] == libraries[0]) & (rows["clock"] == _CLOCK)].sort_values("bytes")
         if not is_noise([*line["median_us"]]):
             _mark_regions(ax, line["knee_bytes"].iloc[0])
-        if any(layer.recorded for layer in layers) and (value := getattr(guess, "value", guess)) is not None:
-            ax.plot(_SMALLEST, value, "d", color=canvas.PREDICTED, ms=8, zorder=4, ls="", label="your prediction")
+        if any(layer.recorded for layer in layers):
+            parts.guess_mark(ax, _SMALLEST, guess)
         ax.set_title(_title(layers, libraries))
     canvas.logarithmic(axes[0].yaxis)
     axes[0].set_ylim(top=axes[0].get_ylim()[1] * 6)  # the regions' names stand above all data
@@ -147,9 +147,8 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
                 _marks(ax, line["bytes"], rates, rates * line["spread_us"] / line["median_us"], **look)
         _mark_sizes(ax, rows["bytes"], most=12 // len(shown))
         _limits(ax, rows)
-        value = getattr(guess, "value", guess)
-        if value is not None and any(layer.recorded for layer in layers) and _LARGEST in set(rows["bytes"]):
-            ax.plot(_LARGEST, value, "d", color=canvas.PREDICTED, ms=8, zorder=4, ls="", label="your prediction")
+        if any(layer.recorded for layer in layers) and _LARGEST in set(rows["bytes"]):
+            parts.guess_mark(ax, _LARGEST, guess)
         ax.set_ylim(bottom=0, top=1.12 * ax.get_ylim()[1])
         ax.set(ylabel="bus bandwidth, GB/s", title=_title(layers, [backend]))
     canvas.shared_legend(figure, axes, columns=7)

@@ -10,7 +10,7 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake
+from labkit.course.judging import Mistake, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -125,8 +125,7 @@ def _form_faults(step_moves: list, step: int, ranks: int) -> Iterator[tuple[str,
             why_so = f"a rank has one whole chunk after {ranks - 1} steps, and as many more pass the whole chunks on"
             yield "no_gather", f"rank {rank} does nothing: {why_so}"
         elif not isinstance(move, list | tuple) or [type(part) for part in move] != [int, int, bool]:
-            missing = ": is a `return` missing?" if move is None else ""
-            yield "form", f"rank {rank} gives {move!r:.80}, not two whole numbers and True or False{missing}"
+            yield "form", f"rank {rank} gives {not_the_form(move, 'two whole numbers and True or False')}"
         elif not all(0 <= chunk < ranks for chunk in move[:2]):
             why_so = f"there are 0 to {ranks - 1}, and a ring counts modulo N"
             yield "range", f"rank {rank} names the chunks {move[0]} and {move[1]}: {why_so}"

@@ -11,7 +11,7 @@ from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake
+from labkit.course.judging import Mistake, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -50,8 +50,7 @@ def _form_fault(started, arrivals: list[int]) -> tuple[str, str] | None:
     if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
         return None
     expected = f"{len(arrivals)} lists of bucket numbers, one per arrival"
-    hint = ": is a `return` missing?" if started is None else ""
-    return "form", f"it returns {started!r:.60}, not {expected}{hint}"
+    return "form", f"it returns {not_the_form(started, expected)}"
 
 
 def _start_fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:

@@ -60,7 +60,7 @@ def ledger_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
         ax.set(title=f"{_title(layers)}{batch}", xlabel=f"memory per GPU, {unit}")
         if ax is axes[-1]:
             parts.guess_line(ax, guess, 1024 / scale)
-            ends = max(ends, 1024 * (getattr(guess, "value", guess) or 0))
+            ends = max(ends, 1024 * (parts.guessed(guess) or 0))
         ax.set_xlim(0, 1.06 * ends / scale)
     canvas.shared_legend(figure, axes, columns=4)
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))

@@ -10,7 +10,7 @@ from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake
+from labkit.course.judging import Mistake, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -51,8 +51,7 @@ def judge(given: list, models: Sequence[tuple[list[int], int, int]]) -> Verdict:
 def _form_fault(filled: Any) -> tuple[str, str] | None:
     lists = isinstance(filled, list) and all(isinstance(bucket, list) for bucket in filled)
     if not lists or not all(type(number) is int for bucket in filled for number in bucket):
-        why = ": is a `return` missing?" if filled is None else ""
-        return "form", f"it gives {filled!r:.60}, not a list of lists of whole numbers{why}"
+        return "form", f"it gives {not_the_form(filled, 'a list of lists of whole numbers')}"
     return None
 
 

@@ -9,7 +9,7 @@ from random import Random
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake
+from labkit.course.judging import Mistake, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -53,8 +53,7 @@ def _sizes_text(sizes: list[int]) -> str:
 
 def _form_fault(parts, ranks: int) -> tuple[str, str] | None:
     if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
-        why = ": is a `return` missing?" if parts is None else ""
-        return "form", f"it returns {parts!r:.60}, not a list per rank{why}"
+        return "form", f"it returns {not_the_form(parts, 'a list per rank')}"
     pieces = [piece for part in parts for piece in part]
     for piece in pieces:
         numbers = isinstance(piece, list | tuple) and all(type(number) is int for number in piece)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import own_scales, panels, rows, swatches, workers
+from labkit.charts.parts import guess_mark, own_scales, panels, rows, swatches, workers
 from labkit.provenance import fact, fact_or, run_name, sources
 from labkit.story import units
 from labkit.story.words import listed
@@ -157,8 +157,7 @@ def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFra
     samples, at = fact(recorded, "batch") * rates[steps], reported["gpus"] + _ASIDE
     last.scatter(at[~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published, samples/s", **look)
     last.scatter(at[steps], samples, facecolors="none", label="published, steps/s × 64", **look)
-    if (value := getattr(guess, "value", guess)) is not None:
-        last.scatter([4 - _ASIDE], [value], zorder=4, color=canvas.PREDICTED, marker="D", label="your prediction")
+    guess_mark(last, 4 - _ASIDE, guess)
     last.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
     for ax in axes:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])

@@ -14,6 +14,7 @@ import pandas as pd
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
+from labkit.course.judging import not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
@@ -36,7 +37,6 @@ SPLITS: tuple[tuple[list[float], int], ...] = (
     ([2, 3, 1], 1),
     ([1, 4, 2], 3),
 )
-_FORGOTTEN = "it returns None: is a `return` missing?"
 
 
 def _calls(random: Random) -> list[tuple[int, int, int]]:
@@ -87,18 +87,16 @@ def _count_text(number: int, noun: str, ending: str = "s") -> str:
 
 def _form_fault(results: list) -> tuple[str, str] | None:
     """Say what is not a list of steps such as "F0" and "B0"."""
-    asked = 'give a list of names such as "F0" or "B3"'
+    asked = 'a list of names such as "F0" or "B3"'
     for rank, names in enumerate(results):
-        if names is None:
-            return "form", f"for rank {rank} {_FORGOTTEN}"
         if not isinstance(names, list):
-            return "form", f"for rank {rank} it gives {names!r:.60}: {asked}"
+            return "form", f"for rank {rank} it gives {not_the_form(names, asked)}"
         for place, name in enumerate(names):
             if not (isinstance(name, str) and re.fullmatch("[FB][0-9]{1,9}", name)):
                 case = ", in lower case" if isinstance(name, str) and re.fullmatch("[fb][0-9]+", name) else ""
                 if isinstance(name, str) and re.fullmatch("[FB]-[0-9]{1,9}", name):
                     case = ", and no micro-batch has a number below 0"
-                return "form", f"for rank {rank} step {place} is {name!r:.60}{case}: {asked}"
+                return "form", f"for rank {rank} step {place} is {name!r:.60}{case}: give {asked}"
     return None
 
 
@@ -168,10 +166,8 @@ def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]]) -> Verdic
 
 
 def _split_fault(sizes: Any, times: list[float], stages: int) -> tuple[str, str] | None:
-    if sizes is None:
-        return "form", _FORGOTTEN
     if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
-        return "form", f"it gives {sizes!r:.60}, not a list of whole numbers"
+        return "form", f"it gives {not_the_form(sizes, 'a list of whole numbers')}"
     if len(sizes) != stages:
         return "sum", f"it gives {sizes}, which is {_count_text(len(sizes), 'stage')}, not {stages}"
     if sum(sizes) != len(times):

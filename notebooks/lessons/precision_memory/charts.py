@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, own_scales, panels, rows
+from labkit.charts.parts import Layer, beside, guessed, own_scales, panels, rows
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -57,8 +57,7 @@ def sums_chart(running: pd.DataFrame, ends: pd.DataFrame, guess: Any = None) -> 
     for way in _RUNNING:
         sums = running[running["way"] == way]
         left.plot(sums["step"], sums["total"], color=FORMAT_COLORS[WAYS[way][0]], lw=2, label=way)
-    value = getattr(guess, "value", guess)
-    if value is not None:
+    if (value := guessed(guess)) is not None:
         left.axhline(value, color=canvas.PREDICTED, ls=(0, (3, 2)), lw=1.6, label="your prediction")
     left.set(title="0.01, a thousand times", xlabel="terms added", ylabel="sum")
     left.grid(axis="y")

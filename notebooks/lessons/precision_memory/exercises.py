@@ -12,7 +12,7 @@ from IPython.display import HTML
 
 from labkit.course.answer_launch import call_answer, call_text
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
-from labkit.course.judging import is_close, is_number
+from labkit.course.judging import is_close, is_number, not_the_form
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
 from labkit.course.verdict import Verdict
@@ -66,8 +66,7 @@ def judge_peaks(
     for configuration, given, peak in zip(configurations, returned, measured, strict=True):
         call = call_text("peak_bytes", list(configuration))
         if not is_number(given):
-            why = ": is a `return` missing?" if given is None else ""
-            faults.setdefault("form", f"{call} gives {given!r:.60}, not a number of bytes{why}")
+            faults.setdefault("form", f"{call} gives {not_the_form(given, 'a number of bytes')}")
         elif not is_close(given, peak, _ALLOWED):
             peaks = f"{units.size(given)}, and the measured peak is {units.size(peak)}"
             kind = f"{configuration[-2]}, {configuration[-1]}{', too much' if given > peak else ''}"
@@ -145,8 +144,7 @@ def judge_placement(given: list, inputs: Sequence[Any]) -> Verdict:
 
 def _placement_fault(given: Any, blocks: list[Block], budget: float) -> tuple[str, str] | None:
     if not isinstance(given, list) or not all(type(number) is int for number in given):
-        why = ": is a `return` missing?" if given is None else ""
-        return "form", f"{given!r:.60}, not a list of block numbers{why}"
+        return "form", not_the_form(given, "a list of block numbers")
     if len(set(given)) < len(given) or not all(0 <= number < len(blocks) for number in given):
         return "bounds", f"{given}, which has a block twice, or one that is not there"
     peak = checkpointed_peak(blocks, set(given))

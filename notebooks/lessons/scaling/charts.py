@@ -87,9 +87,7 @@ def scaling_chart(
         for x, row in zip(at, shown.itertuples(), strict=True) if most <= 4 else ():  # no label hides another
             look = {"xytext": (7, 5 if row.batch_per_gpu == largest else -4), "fontsize": 8}
             parts.beside(last, x, row.true_speedup, str(row.batch_per_gpu), color=canvas.QUIET, **look)
-    value = getattr(guess, "value", guess)
-    if value is not None:
-        last.plot([2 - _ASIDE * (most - 1)], [value / 50], "D", color=canvas.PREDICTED, label="your prediction")
+    parts.guess_mark(last, 2 - _ASIDE * (most - 1), guess, 1 / 50)
     for ax in grid[-1]:
         ax.set_xlabel("GPUs (small runs: processes)")
     batches = sorted({fixed for table, _ in pairs for fixed in table["fixed"]})

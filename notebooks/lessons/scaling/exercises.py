@@ -12,7 +12,7 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
-from labkit.course.judging import is_close, is_number
+from labkit.course.judging import is_close, is_number, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -76,14 +76,10 @@ def judge_shard(given: list, shards: Sequence[Sequence]) -> Verdict:
 def _form_fault(shards: dict[int, Any], images: int) -> tuple[str, str] | None:
     for numbers in shards.values():
         if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            return "form", f"it gives {numbers!r:.60}, not a list of whole numbers{_return_remark(numbers)}"
+            return "form", f"it gives {not_the_form(numbers, 'a list of whole numbers')}"
         if outside := [number for number in numbers if not 0 <= number < images]:
             return "outside", f"it gives {outside[0]}: there are images 0 to {images - 1}"
     return None
-
-
-def _return_remark(given: Any) -> str:
-    return ": is a `return` missing?" if given is None else ""
 
 
 def _count_fault(shards: dict[int, list], images: int, ranks: int, drop_last: bool) -> tuple[str, str] | None:
@@ -161,7 +157,7 @@ def _rates_fault(
 ) -> tuple[str, str] | None:
     numbers = isinstance(rates, list) and all(map(is_number, rates))
     if not numbers or len(rates) != len(due):
-        return "form", f"it gives {rates!r:.60}, not a list of {len(due)} numbers{_return_remark(rates)}"
+        return "form", f"it gives {not_the_form(rates, f'a list of {len(due)} numbers')}"
     if not is_close(max(rates), max(due), absolute=_CLOSE):
         why = "the last step of the warm-up has the highest rate, or step 0 if there is no warm-up"
         if is_close(max(rates), base_rate, absolute=_CLOSE):

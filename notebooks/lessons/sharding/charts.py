@@ -34,7 +34,7 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
     """
     from matplotlib.ticker import MaxNLocator
 
-    guess = getattr(guess, "value", guess)
+    guess = parts.guessed(guess)
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):
         named = ax is axes[0] or list(table["knob"]) != list(tables[0]["knob"])
