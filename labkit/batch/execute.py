@@ -1,7 +1,6 @@
 """Executes one notebook with papermill in a kernel of this very interpreter, and says how it went."""
 
 import os
-import re
 import sys
 import time
 from datetime import datetime, timedelta
@@ -15,10 +14,10 @@ from jupyter_client.manager import AsyncKernelManager
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
+from labkit.engine.log_text import ESCAPES
 from labkit.report.record import FAILED, INTERRUPTED, Outcome
 from labkit.repository import REPOSITORY
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SAVE_EVERY = timedelta(seconds=2)
 _KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
@@ -126,5 +125,5 @@ def _cell_failure(error: PapermillExecutionError) -> str:
 
 
 def _truncate(text: str, limit: int = 600) -> str:
-    text = _ANSI.sub("", text).strip()
+    text = ESCAPES.sub("", text).strip()
     return text if len(text) <= limit else text[: limit - 1] + "…"

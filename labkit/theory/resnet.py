@@ -56,15 +56,3 @@ def resnet(width: int, blocks: Sequence[int], classes: int) -> Model:
         ]
         buffers_bytes += 2 * FLOAT_BYTES * convolution.outputs + INTEGER_BYTES
     return Model(tuple(shapes), (), ((classes, width * 2 ** (len(blocks) - 1)), (classes,)), 0, buffers_bytes)
-
-
-def flop_per_image(width: int, blocks: Sequence[int], classes: int) -> int:
-    """Return the FLOP of convolutions and classifier in one training step, per image.
-
-    2 per multiplication and addition; backward does twice the forward's work, but for the stem, whose input needs no
-    gradient.
-    """
-    layers = list(convolutions(width, blocks))
-    forward = [2 * layer.kernel**2 * layer.inputs * layer.outputs * layer.side**2 for layer in layers]
-    classifier = 2 * width * 2 ** (len(blocks) - 1) * classes
-    return 3 * (sum(forward) + classifier) - forward[0]

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertConfig, BertForSequenceClassification
 
-from labkit.theory.memory import ITEMS, bert_activations, ledger
+from labkit.theory.memory import ITEMS, ledger
 from labkit.theory.shapes import Model, bert, elements, shard
 from labkit.theory.traffic import BUCKET, FIRST_BUCKET, Sent, bucket_count, through_a_link, traffic
 from labkit.worker.bert import samples
 from labkit.worker.counting import SavedTensors
 from lessons.ddp_fsdp.plan import Strategies
+from lessons.ddp_fsdp.theory import bert_activations
 from lessons.ddp_fsdp.worker.bert import Bert
 
 CPU = torch.device("cpu")

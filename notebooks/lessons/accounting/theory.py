@@ -135,11 +135,11 @@ def held(model: Model, tokens: int, fsdp: int = 1, tensor: int = 1, element_byte
     return cut | {"activations": cut["activations"] * (_HALF + (1 - _HALF) * fsdp)}
 
 
-def smallest_fsdp(model: Model, tokens: int, room_bytes: int, tensor: int = 1, element_bytes: int = 2) -> int | None:
+def smallest_fsdp(model: Model, tokens: int, room_bytes: int) -> int | None:
     """Return the fewest FSDP shards with which a device holds no more than `room_bytes`; None where none are enough."""
-    whole = parts_bytes(model, tokens, element_bytes)
+    whole = parts_bytes(model, tokens)
     stays = (1 - _HALF) * whole["activations"]
-    left = tensor * room_bytes - stays
+    left = room_bytes - stays
     return ceil((sum(whole.values()) - stays) / left) if left > 0 else None
 
 

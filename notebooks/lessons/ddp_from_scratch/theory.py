@@ -38,9 +38,9 @@ def fill(sizes: Sequence[int], cap: float, first: float = FIRST_BUCKET) -> list[
     return [bucket for bucket in buckets if bucket]
 
 
-def messages(model: Model, strategy: str, bucket_mb: float = 0, element_bytes: int = 4) -> list[int]:
-    """Return the bytes of every all-reduce of a step, in the order of sending."""
-    sizes = [math.prod(shape) * element_bytes for shape in model.shapes]
+def messages(model: Model, strategy: str, bucket_mb: float = 0) -> list[int]:
+    """Return the bytes of every all-reduce of a step in float32, in the order of sending."""
+    sizes = [4 * math.prod(shape) for shape in model.shapes]
     if strategy == "none":
         return []
     if strategy == "flat":

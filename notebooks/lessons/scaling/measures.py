@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, figure_of, most_per_second, repeats, workers
 from labkit.theory.cifar10 import CLASSES
-from labkit.theory.resnet import flop_per_image
 from lessons.scaling import tables
+from lessons.scaling.theory import flop_per_image
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labkit.theory.resnet import resnet
+from labkit.theory.resnet import convolutions, resnet
 from labkit.theory.shapes import Model, configuration
 
 RESNET = configuration("resnet18-cifar")
@@ -27,6 +27,18 @@ TRAININGS = {
 def model(width: int = RESNET["width"], blocks: Sequence[int] = tuple(RESNET["blocks"])) -> Model:
     """Return the network of this lab as the shapes of its parameters; at other widths for small runs."""
     return resnet(width, blocks, RESNET["num_labels"])
+
+
+def flop_per_image(width: int, blocks: Sequence[int], classes: int) -> int:
+    """Return the FLOP of convolutions and classifier in one training step, per image.
+
+    2 per multiplication and addition; backward does twice the forward's work, but for the stem, whose input needs no
+    gradient.
+    """
+    layers = list(convolutions(width, blocks))
+    forward = [2 * layer.kernel**2 * layer.inputs * layer.outputs * layer.side**2 for layer in layers]
+    classifier = 2 * width * 2 ** (len(blocks) - 1) * classes
+    return 3 * (sum(forward) + classifier) - forward[0]
 
 
 def amdahl(serial: float, gpus: float) -> float:

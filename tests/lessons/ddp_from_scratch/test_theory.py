@@ -49,7 +49,6 @@ def test_what_each_strategy_sends():
     assert messages(model, "flat") == [4 * model.parameters]
     assert messages(model, "naive") == messages(model, "overlapped")[::-1]
     assert len(messages(model, "naive")) == len(model.shapes)
-    assert sum(messages(model, "bucketed", 25, element_bytes=2)) == 2 * model.parameters
     assert messages(model, "ddp", 1) == messages(model, "bucketed", 1)
 
 

@@ -11,9 +11,8 @@ import torch
 
 from labkit.theory import cifar10
 from labkit.theory.cifar10 import CLASSES
-from labkit.theory.resnet import flop_per_image
 from labkit.tools.images import NoImages, fetch
-from lessons.scaling.theory import model
+from lessons.scaling.theory import flop_per_image, model
 from lessons.scaling.worker.glyphs import FACES, glyphs, masks
 from lessons.scaling.worker.images import Augmented, Feed, Images, augmented, load, read_images
 from lessons.scaling.worker.resnet import ResNet

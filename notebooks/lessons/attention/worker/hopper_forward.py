@@ -18,6 +18,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from lessons.attention.worker.forward import LN_2
+
 GROUPS = gl.constexpr(3)
 ROWS = gl.constexpr(64)  # queries of a group: what one instruction of the tensor cores takes
 COLUMNS = gl.constexpr(128)  # keys of a tile
@@ -28,7 +30,6 @@ D = gl.constexpr(64)
 GROUP_REGISTERS, LOADER_REGISTERS = gl.constexpr(160), gl.constexpr(24)
 OPTIONS = {"num_warps": 4, "maxnreg": 128}
 SIDE_BY_SIDE = 4  # heads whose programs run side by side, so that their K and V stay in L2; a divisor of all heads
-LN_2 = gl.constexpr(0.6931471805599453)
 
 
 @gluon.jit

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+from lessons.attention.worker.backward import LOG2_E
 
 
 @triton.jit

@@ -64,16 +64,16 @@ def states(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
         yield from (value for value in state.values() if torch.is_tensor(value) and value.dim())
 
 
-def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
+def average(parameters: Iterable[torch.Tensor]) -> None:
     """Replace every gradient by its mean over the ranks (lab 10): small ones in one call, large ones in one each."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     small = [gradient for gradient in gradients if gradient.nbytes < _SMALL_BYTES]
     flat = torch.cat([gradient.flatten() for gradient in small]) if small else torch.empty(0)
     sent = [gradient for gradient in gradients if gradient.nbytes >= _SMALL_BYTES] + ([flat] if small else [])
-    works: list[Any] = [dist.all_reduce(tensor, group=group, async_op=True) for tensor in sent]
+    works: list[Any] = [dist.all_reduce(tensor, async_op=True) for tensor in sent]
     for work in works:
         work.wait()
-    torch._foreach_div_(sent, dist.get_world_size(group))
+    torch._foreach_div_(sent, dist.get_world_size())
     for gradient, mean in zip(small, flat.split([parameter.numel() for parameter in small]), strict=True):
         gradient.copy_(mean.view_as(gradient))
 
@@ -81,17 +81,10 @@ def average(parameters: Iterable[torch.Tensor], group: dist.ProcessGroup | None 
 class Replica:
     """The course's transformer on one rank, equal on all, with the point's optimizer, and a batch of its own."""
 
-    def __init__(
-        self,
-        plan: Sharding,
-        point: SimpleNamespace,
-        rank: int,
-        device: torch.device,
-        group: dist.ProcessGroup | None = None,
-    ):
+    def __init__(self, plan: Sharding, point: SimpleNamespace, rank: int, device: torch.device):
         self.model = seeded_transformer(plan, point.seed, device)
-        self.optimizer = make_optimizer(self.model.parameters(), point, group)
-        self.batch, self.group = batch(plan, point.seed, rank, device), group
+        self.optimizer = make_optimizer(self.model.parameters(), point)
+        self.batch = batch(plan, point.seed, rank, device)
 
     def forward(self) -> torch.Tensor:
         return self.model(*self.batch)
@@ -100,7 +93,7 @@ class Replica:
         """Run forward and backward, average the gradients over the ranks, and give this rank's loss."""
         loss = self.forward()
         loss.backward()
-        average(self.model.parameters(), self.group)
+        average(self.model.parameters())
         return loss.detach()
 
     def step(self) -> torch.Tensor:

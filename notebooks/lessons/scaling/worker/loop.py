@@ -29,7 +29,7 @@ class EpochLoop:
     what the stream did or waited for. "backward" ends with the last gradient, "exposed" when the all-reduce is over.
     """
 
-    def __init__(self, worker: Worker, point: SimpleNamespace, *, rate: float = 0.01, alone: bool = False):
+    def __init__(self, worker: Worker, point: SimpleNamespace, *, alone: bool = False):
         self.point, self.device, self.tape = point, worker.device, Tape(worker.device)
         self.watched, self.moments = False, []
         group: dist.ProcessGroup | None = worker.state.groups[point.ranks]
@@ -43,7 +43,7 @@ class EpochLoop:
         after_gradient(model.conv1.weight, self, lambda loop: loop.note("backward"))
         exchanged = not alone and (point.ranks > 1 or getattr(point, "strategy", "") == "ddp")
         self.wrapped: Any = wrap(model, "ddp" if exchanged else "single", group, worker.device)
-        self.optimizer = torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
+        self.optimizer = torch.optim.SGD(model.parameters(), 0.01, MOMENTUM, weight_decay=WEIGHT_DECAY)
 
     def note(self, part: str) -> None:
         """Note the moment at which a part ends."""
