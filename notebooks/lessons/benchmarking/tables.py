@@ -32,12 +32,11 @@ _TOP = 5  # kernels of each phase
 def steps(run: Run) -> pd.DataFrame:
     """Return one row per SETTING: its median, and how far it is from the least time of its FLOP.
 
-    Columns: layers, ms, spread_ms, count, status, ms_per_layer; flop (of one forward: 1, with backward: 3), tflops,
+    Columns: layers, ms, spread_ms, count, status; flop (of one forward: 1, with backward: 3), tflops,
     peak_tflops (the units' dense rate), mfu and verdict; least_ms, the time of these FLOP at that rate.
     """
     table = run.medians(SETTING, "ms").dropna(subset="phase")
     table["layers"] = [run.plan.dimensions(model)[2] for model in table["model"]]
-    table["ms_per_layer"] = table["ms"] / table["layers"]
     forwards = {model: _flop(run.plan, model) for model in dict.fromkeys(table["model"])}
     table["flop"] = table["model"].map(forwards) * table["phase"].map(FORWARDS)
     table["tflops"] = table["flop"] / table["ms"] / 1e9

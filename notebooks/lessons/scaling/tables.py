@@ -11,7 +11,7 @@ from labkit.provenance import fact, made_from, of_run
 from labkit.theory.cifar10 import SAID
 from labkit.theory.sizes import GB
 from labkit.theory.traffic import ring_bytes
-from lessons.scaling.theory import GUESSING, fit_serial
+from lessons.scaling.theory import fit_serial
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -120,7 +120,7 @@ def exchange(run: Run) -> pd.DataFrame:
     table["steps_ms"] = table["gradients_ms"] - table["muted_ms"]
     table["spread_steps_ms"] = table["spread_gradients_ms"] + table["spread_muted_ms"]
     table["trace_ms"] = traced.reindex(table.index)
-    table["hooks_ms"], table["spread_hooks_ms"] = table["waited_ms"], table["spread_waited_ms"]
+    table["hooks_ms"] = table["waited_ms"]
     for way in WAYS:
         table[f"{way}_share"] = table[f"{way}_ms"] / table["step_ms"]
     shares = table[[f"{way}_share" for way in WAYS]]
@@ -150,7 +150,6 @@ def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     moved = ring_bytes(table["sent_bytes"], table["ranks"])
     result = table[["ranks", "gpu_batch", "calls", "sent_bytes", "alone_ms", "spread_alone_ms", "bus_gb_per_s"]].copy()
     result["line_ms"] = result["calls"] * alpha_us / 1e3 + moved / beta / GB * 1e3
-    result["line_bus_gb_per_s"] = moved / result["line_ms"] * 1e3 / GB
     result["over_line"] = result["alone_ms"] / result["line_ms"]
     return made_from(result, table, lines)
 
@@ -160,15 +159,9 @@ def data_parallel(run: Run) -> pd.DataFrame:
 
     Empty where DataParallel did not run: it needs two GPUs.
     """
-    dp, ddp = (
-        _strategy_ms(run, name, "step_ms").set_axis([f"{name}_ms", f"spread_{name}_ms"], axis=1)
-        for name in ("dp", "ddp")
-    )
-    table = dp.join(ddp, how="inner").reset_index()
+    dp, ddp = (_strategy_ms(run, name, "step_ms")["step_ms"].rename(f"{name}_ms") for name in ("dp", "ddp"))
+    table = pd.concat([dp, ddp], axis=1, join="inner").reset_index()
     table["times"] = table["dp_ms"] / table["ddp_ms"]
-    table["spread_times"] = table["times"] * (
-        table["spread_dp_ms"] / table["dp_ms"] + table["spread_ddp_ms"] / table["ddp_ms"]
-    )
     return of_images(table, run)
 
 
@@ -202,9 +195,9 @@ MEASURED = ("test_percent", "train_percent", "train_loss")
 def accuracy(run: Run) -> pd.DataFrame:
     """Return one row per training, after its last epoch: mean over the seeds and standard deviation of MEASURED.
 
-    Columns: variant, ranks, gpu_batch, batch, rate, warm_up_epochs, steps (in all), seeds, at_chance (seeds that learnt
-    no more than guessing gives), percents (test_percent of each seed), seconds (of all epochs, the median over seeds),
-    then mean and `std_…` of each. A standard deviation of one seed is NaN.
+    Columns: variant, ranks, gpu_batch, batch, rate, warm_up_epochs, steps (in all), seeds, percents (test_percent
+    of each seed), seconds (of all epochs, the median over seeds), then mean and `std_…` of each. A standard deviation
+    of one seed is NaN.
     """
     rows = run.entries("training")
     knobs = ["variant", "ranks", "gpu_batch", "batch", "rate", "warm_up_epochs"]
@@ -216,7 +209,6 @@ def accuracy(run: Run) -> pd.DataFrame:
         table[f"std_{name}"] = grouped[name].std()
     table["seeds"] = grouped.size()
     table["percents"] = grouped["test_percent"].agg(list)
-    table["at_chance"] = grouped["test_percent"].agg(lambda percent: (percent < GUESSING + 5).sum())
     table = table.reset_index()
     by_variant = seconds.groupby("variant").median()
     table["seconds"] = table["variant"].map(by_variant["seconds"])

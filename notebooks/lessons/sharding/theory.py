@@ -28,7 +28,7 @@ def fits_memory(
     micro_batch: int = 1,
     sequence: int = 1024,
 ) -> dict:
-    """Return what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, room_gib, and whether it fits.
+    """Return what a GPU holds at its fullest moment: ledger (GiB by item), total_gib, and whether it fits.
 
     `size` is a name in SIZES, or layers, hidden and heads; precision is "float32" or "bfloat16" (weights, gradients
     and activations, with float32 copies). One micro-batch per step; nothing is compiled.
@@ -38,12 +38,11 @@ def fits_memory(
     kept = activations(layers, hidden, heads, VOCABULARY, micro_batch, sequence, element_bytes=element_bytes)
     model = gpt(layers, hidden, positions=sequence)
     held = ledger(model, strategy, gpus, kept, element_bytes=element_bytes, state_bytes=state_bytes)
-    total, room = sum(held.values()) / GIB, (1 - _KEPT_FREE) * memory_gib
+    total = sum(held.values()) / GIB
     return {
         "ledger": {item: size_bytes / GIB for item, size_bytes in held.items()},
         "total_gib": total,
-        "room_gib": room,
-        "fits": total <= room,
+        "fits": total <= (1 - _KEPT_FREE) * memory_gib,
     }
 
 

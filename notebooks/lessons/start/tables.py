@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from labkit.engine.run import half_spread
 from labkit.node.limits import least_seconds_to_move, spec
 from labkit.provenance import of_run, of_source
 
@@ -83,15 +82,14 @@ def launch_costs(run: Run) -> pd.DataFrame:
     """Return median seconds, spread, count and ratio to torchrun, per way to start: first, torchrun, launch, sweep.
 
     `startup_seconds` is the part before the last rank was ready, `first_row_seconds` the time to the first measured
-    point. Ratios are medians over pairs, each measured back to back, with their own spread. The fact `first_seconds` is
-    what the first launch of a notebook took, which starts the agent.
+    point. Ratios are medians over pairs, each measured back to back. The fact `first_seconds` is what the first launch
+    of a notebook took, which starts the agent.
     """
     table = run.medians(["way"], "seconds").drop(columns="status")
     for value in ("startup_seconds", "first_row_seconds"):
         table[value] = table["way"].map(pairs(run, value).median())
     ratios = pairs(run).div(pairs(run)["torchrun"], axis=0)
     table["over_torchrun"] = table["way"].map(ratios.median())
-    table["spread_over_torchrun"] = table["way"].map(ratios.apply(half_spread))
     first = run.rows[run.rows["warm_up"].astype(bool) & (run.rows["way"] == "launch")]["seconds"].max()
     return of_run(table, run, points=run.plan.sweep_points, first_seconds=first)
 

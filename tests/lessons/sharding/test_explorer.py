@@ -19,7 +19,6 @@ def test_the_ledger_adds_up(strategy, precision):
     found = fits_memory("GPT-2 XL", strategy, 8, 80.0, precision)
     assert tuple(found["ledger"]) == ITEMS
     assert found["total_gib"] == pytest.approx(sum(found["ledger"].values()))
-    assert found["room_gib"] == pytest.approx(75.2)
     states = {"float32": 12, "bfloat16": 14}[precision]  # weight and states, which a GPU always has
     shares = 1 if strategy in ("single", "ddp") else 8
     held = found["ledger"]["parameters"] + found["ledger"]["optimizer"]
