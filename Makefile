@@ -1,19 +1,18 @@
 # `make` lists what there is to do. The first target that needs .venv builds it (a minute, 3 GB).
 
 # PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`. ZERO=1 adds
-# DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run. COURSE=1 adds nbgrader.
+# DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run.
 PY        = .venv/bin/python
 ARGS      =
 JOBS      = 2
 OFFLINE   =
 ZERO      =
-COURSE    =
 DIR       =
 NB        =
 # The student's copies of the notebooks; git ignores work/.
 WORK      = $(or $(LABKIT_WORK),$(CURDIR)/work)
 ifeq ($(PY),.venv/bin/python)
-READY     = .venv/.ready $(if $(ZERO),.venv/.zero) $(if $(COURSE),.venv/.course)
+READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
 # One sentence where the target lacks a package: a .venv built offline has what the node and wheelhouse/ have.
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
@@ -45,7 +44,7 @@ test: $(READY)  ## test what a user relies on, the notebooks' stored outputs amo
 	@$(REQUIRE)
 	@$(PYTEST) -m "not slow or quick" $(ARGS)
 
-test-all: $(READY)  ## run all tests: every fault, Slurm, nbgrader (COURSE=1), other users, the browser
+test-all: $(READY)  ## run all tests: every fault, Slurm, other users, the browser
 	@$(REQUIRE)
 	@$(PYTEST) $(ARGS)
 
@@ -60,8 +59,8 @@ lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node
 reset: $(READY)  ## make a copy as it was handed out, keep yours beside it (NB=02)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" reset $(NB)
 
-handout: $(READY)  ## what a class gets: handout/, handout.zip, handout-workbook.zip (COURSE=1: nbgrader's course/, too)
-	@$(PY) -m labkit.tools.handout $(if $(COURSE),--nbgrader course) $(ARGS)
+handout: $(READY)  ## what a class gets: handout/, handout.zip, handout-workbook.zip
+	@$(PY) -m labkit.tools.handout $(ARGS)
 
 grade: $(READY)  ## grade all students, each answer in a confined process (DIR=submissions, a folder for each)
 	@$(PY) -m labkit.tools.grade "$(DIR)" $(ARGS)
@@ -117,10 +116,6 @@ endif
 	@.venv/bin/python -c "import pathlib, sysconfig; here = pathlib.Path.cwd(); \
 	  pathlib.Path(sysconfig.get_path('purelib'), 'labkit.pth').write_text(f'{here}\n{here}/notebooks\n')"
 	@.venv/bin/python -m compileall -q labkit notebooks/lessons
-	@touch $@
-
-.venv/.course: .venv/.ready
-	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -c requirements.txt nbgrader==0.9.6
 	@touch $@
 
 # DeepSpeed is built from source against the torch that is there; its operators would be compiled, and none is needed.

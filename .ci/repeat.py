@@ -1,6 +1,6 @@
 """Run a command that runs pytest; where tests fail, run their files once more, alone. What fails twice fails.
 
-    python3 .ci/repeat.py make test-all COURSE=1
+    python3 .ci/repeat.py make test-all
 
 What fails once is printed as `flaky: NAME`, at the end: a defect whose cause is to be found, which does not hide the
 change that is being tested. A file runs whole, since a notebook's cell needs the cells before it.

@@ -232,7 +232,7 @@ def rule_no_traces(notebook):
         if any(count != place for count in counts):
             yield f"keeps another execution count than its place: {cell.source[:50]!r}"
     for cell in notebook.cells:
-        if extra := set(cell.metadata) - {"tags", "nbgrader"}:
+        if extra := set(cell.metadata) - {"tags"}:
             yield f"cell metadata {sorted(extra)}: {cell.source[:50]!r}"
     for name, fields in notebook.metadata.items():
         if extra := set(fields) - METADATA[name] if name in METADATA else {name}:

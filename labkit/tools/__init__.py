@@ -1,4 +1,4 @@
-"""Commands behind make targets, and two for whoever writes notebooks.
+"""Commands behind make targets.
 
 scorecard.py  what the recorded runs reach of each goal
 bench.py      what launch() costs beside torchrun
@@ -7,5 +7,4 @@ work.py       the student's copies (make lab, make reset)
 handout.py    what a class gets
 grade.py      judges what a class handed in
 offline.py    .venv on a node without a registry
-mark.py       marks the cells of exercises for nbgrader
 """

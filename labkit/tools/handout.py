@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from labkit.course.grading.handout import hand_out, set_up_nbgrader, write_package
+from labkit.course.grading.handout import hand_out, write_package
 from labkit.repository import REPOSITORY
 
 
@@ -15,21 +15,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, default=REPOSITORY / "handout", help="the new folder; its zips lie beside it"
     )
-    parser.add_argument("--nbgrader", type=Path, help="write nbgrader's folder of a course, too")
     options = parser.parse_args(arguments)
     try:
         pages = hand_out(options.folder, options.notebooks)
         package = write_package(options.folder)
-        assignments = set_up_nbgrader(options.nbgrader, options.notebooks) if options.nbgrader else []
     except (ValueError, OSError) as error:
         print(f"make handout: {error}", file=sys.stderr)
         return 2
     print(f"{options.folder} and {options.folder.name}.zip: {len(pages)} notebooks, without answers and outputs")
     print(f"{package.name}: the workbook for students, without solutions.py; it holds the code that draws the cases")
-    if options.nbgrader:
-        print(
-            f"{options.nbgrader}: nbgrader's course with {len(assignments)} assignments; `nbgrader` runs in this folder"
-        )
     return 0
 
 

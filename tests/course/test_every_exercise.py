@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,11 @@ def test_every_exercise_is_in_a_notebook_with_the_parameters_of_its_solution_and
             if not magic.startswith("%%answer"):
                 continue
             name = magic.split()[1]
+            assert name not in asked
             asked[name], one = parameters(code, name), exercise_of(name)
             assert f"{one.grade.capitalize()}, {one.points} point" in task and f'.hint("{one.name}")' in task, name
-            assert any(f'.check("{name.partition(".")[2]}"' in source for source in sources), name
+            check = re.compile(rf'^\w+\.check\("{name.partition(".")[2]}".*\)\Z', re.MULTILINE)
+            assert len([*filter(check.search, sources)]) == 1, name
     solved = {name: parameters(solution(name), name) for name in NAMES if not exercise_of(name).solution}
     assert {*asked} == {*NAMES}
     assert {name: asked[name] for name in solved} == solved

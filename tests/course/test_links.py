@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from labkit.course.grading.handout import hand_out, set_up_nbgrader
+from labkit.course.grading.handout import hand_out
 from labkit.course.lessons import LINK
 from labkit.tools import handout, work
 
@@ -32,8 +32,6 @@ MADE = {
     "make handout": hand_out,
     "make handout, the student's package": unpacked,
     "make handout ARGS='02 12'": lambda folder: hand_out(folder, ["02", "12"]),
-    "make handout COURSE=1": set_up_nbgrader,
-    "make handout COURSE=1 ARGS=12": lambda folder: set_up_nbgrader(folder, ["12"]),
 }
 
 

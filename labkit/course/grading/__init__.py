@@ -11,6 +11,4 @@ process_tree.py       a process with all that it has started
 evidence.py           what a student's record tells of the way
 grade_pages.py        grades as CSV and pages
 handout.py            what a class is handed
-cells.py              nbgrader's marks on cells
-nbgrader_steps.py     two steps for nbgrader
 """

@@ -17,7 +17,7 @@ from labkit.course import answers
 from labkit.course.copies import NOTEBOOKS
 from labkit.course.grading import grade as grade_module
 from labkit.course.grading.grade import exercises_to_grade
-from labkit.course.grading.handout import hand_out, set_up_nbgrader
+from labkit.course.grading.handout import hand_out
 from labkit.course.grading.submissions import answers_in, submissions
 from labkit.course.source import code_of
 from labkit.repository import REPOSITORY
@@ -304,12 +304,3 @@ def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     assert handout_command.main(["--folder", str(tmp_path / "mine"), "00"]) == 2
     assert (tmp_path / "mine" / "thesis.tex").exists()
-
-
-def test_nbgraders_course_has_an_assignment_for_each_notebook_with_exercises(tmp_path):
-    notebooks = tmp_path / "notebooks"
-    hand_in(notebooks, cell("def devices_needed(gib, gb):\n    ...\n"))
-    nbformat.write(new_notebook(cells=[new_code_cell("1")]), notebooks / "98_none.ipynb")
-    assert set_up_nbgrader(tmp_path / "course", (), notebooks) == ["12_accounting"]
-    assert (tmp_path / "course" / "source" / "12_accounting" / "12_accounting.ipynb").exists()
-    compile((tmp_path / "course" / "nbgrader_config.py").read_text(), "nbgrader_config.py", "exec")
