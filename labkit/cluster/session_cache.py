@@ -87,11 +87,6 @@ def _allocation_of(count: int, settings: Settings, kind: str) -> Allocation:
     return own_allocation(count) or submit_job(count, settings, runs_folder() / ".submitted")
 
 
-def cached_session() -> NodesSession | None:
-    """Return the stations that this process has, if any."""
-    return _Cache.session
-
-
 def _keep_or_leave(session: NodesSession) -> None:
     """After a run: keep the nodes of a submitted job for as long as the settings say."""
     if session.launches or not session.allocation.submitted:

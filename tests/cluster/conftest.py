@@ -50,7 +50,7 @@ def login(cluster, tmp_path, monkeypatch, elsewhere):
     settings.write_text("\n".join(lines))
     monkeypatch.setenv("LABKIT_CLUSTER_FILE", str(settings))
     yield settings
-    kept = session_cache.cached_session()
+    kept = session_cache._Cache.session
     if kept is None or not kept.alive() or kept.allocation.submitted:
         session_cache.leave()
         cluster.release_all()
@@ -59,7 +59,7 @@ def login(cluster, tmp_path, monkeypatch, elsewhere):
 @pytest.fixture
 def allocation(cluster, login, monkeypatch):
     """The environment of a kernel in an allocation of two nodes, whose stations serve several tests; its number."""
-    kept = session_cache.cached_session()
+    kept = session_cache._Cache.session
     number = kept.allocation.number if kept is not None and kept.alive() else None
     number = number or cluster.allocate(2)
     monkeypatch.setenv("SLURM_JOB_ID", number)

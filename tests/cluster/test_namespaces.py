@@ -60,7 +60,7 @@ def test_stations_in_use_are_not_ended_for_a_launch_that_they_do_not_fit(lent):
     runs = []
     beside = threading.Thread(target=lambda: runs.append(launch(Faults(faults=("pause",) * 4), nodes=2)))
     beside.start()
-    soon(lambda: (session := session_cache.cached_session()) and session.launches)
+    soon(lambda: (session := session_cache._Cache.session) and session.launches)
     with pytest.raises(ClusterError, match="wait for its end"):
         launch(Faults(), nodes=3)
     beside.join(90)

@@ -76,7 +76,7 @@ def disk(mounted, tmp_path, monkeypatch, allocation):
 @pytest.fixture
 def whole_disk(disk, mounted):
     """Such a folder; the one which the stations and the kernel share lies on that file system, too."""
-    kept = session_cache.cached_session()
+    kept = session_cache._Cache.session
     if kept and not kept.base["LABKIT_RUNS"].startswith(str(mounted)):
         session_cache.leave()
     return disk
