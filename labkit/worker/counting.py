@@ -36,6 +36,7 @@ class CollectiveCounter(TorchDispatchMode):
         super().__init__()
         self.calls: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
+        self.largest = 0
         self.each: list[tuple[str, int]] = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -51,6 +52,7 @@ class CollectiveCounter(TorchDispatchMode):
             self.calls[name] += 1
             whole = max(tensor.nbytes for tensor in tensors)
             self.bytes[name] += whole
+            self.largest = max(self.largest, whole)
             self.each.append((name, whole))
         return function(*args, **(kwargs or {}))
 

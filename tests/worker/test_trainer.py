@@ -129,3 +129,4 @@ def test_collectives_are_counted_by_their_whole_tensors():
         dist.destroy_process_group()
     assert sent.calls == {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "broadcast": 1}
     assert sent.bytes == {"all-reduce": 32, "all-gather": 24, "reduce-scatter": 24, "broadcast": 48}
+    assert sent.largest == 48
