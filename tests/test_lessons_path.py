@@ -5,8 +5,6 @@ import shutil
 import subprocess
 import sys
 
-from labkit.course.grading import confine, confined_judge
-from labkit.course.grading.grade import exercise_of
 from labkit.repository import NOTEBOOKS, REPOSITORY
 
 
@@ -31,10 +29,3 @@ def test_lessons_come_from_the_checkout_of_labkit_and_nothing_beside_a_notebook_
     (tmp_path / "notebooks" / "colorsys.py").write_text("raise RuntimeError")
     code = "import labkit, colorsys, lessons; print(lessons.__file__)"
     assert printed(code, tmp_path) == str(tmp_path / "notebooks" / "lessons" / "__init__.py")
-
-
-def test_an_answer_finds_no_reference_solution_where_only_limits_hold(monkeypatch):
-    """Its process sees the .pth file of .venv, too."""
-    monkeypatch.setattr(confine, "confinement", lambda *_: confine.LIMITS)
-    name, code = "accounting.devices_needed", "from lessons.accounting.solutions import devices_needed"
-    assert confined_judge.OUT_OF_REACH in str(confined_judge.judge(exercise_of(name), name, code, "ann"))

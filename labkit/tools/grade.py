@@ -37,24 +37,19 @@ def main(arguments: list[str] | None = None) -> int:
         default=os.environ.get("LABKIT_GRADING_SECRET", ""),
         help="with the student's name, decides the hidden cases; without it, students could find theirs out",
     )
-    parser.add_argument(
-        "--unconfined",
-        action="store_true",
-        help="run answers with your own rights where nothing here confines them; every page says so",
-    )
     options = parser.parse_args(arguments)
     try:
         handed_in = submissions(options.folder)
         pages = chosen_notebooks(options.notebooks) if options.notebooks else []
         labs = [page.stem.partition("_")[2] for page in pages]
-        kind = confine.confinement(options.unconfined)
-        written = grade_pages.Pages(options.out, kind)
+        confine.require_confinement()
+        written = grade_pages.Pages(options.out)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
     exercises = exercises_to_grade(handed_in, labs)
-    limits = confine.Limits(options.seconds, options.memory_mib, unconfined=options.unconfined)
-    jobs = options.jobs if confine.side_by_side(kind) else 1
+    limits = confine.Limits(options.seconds, options.memory_mib)
+    jobs = options.jobs if confine.side_by_side() else 1
     graded = grade(handed_in, exercises, limits=limits, secret=options.secret, jobs=jobs)
     for submission, rows in zip(handed_in, graded, strict=True):
         try:
@@ -66,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         line = "; ".join([f"{submission.student}: {grade_pages.points_text(rows)} points", *submission.problems])
         # Names may hold a terminal's commands.
         tqdm.write("".join(character if character.isprintable() else ascii(character)[1:-1] for character in line))
-    print(f"{confine.CONFINEMENT_WORDS[kind]}.\n{written.index} and grades.csv beside it")
+    print(f"{written.index} and grades.csv beside it")
     return 0
 
 

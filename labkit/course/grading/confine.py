@@ -1,8 +1,8 @@
 """Runs Python beside the grader without the grader's rights: its files, its network, its other processes.
 
-Where the kernel allows it (as root, or with user namespaces), the process has a file system, a process table and a
-network of its own: it sees Python and its packages read-only, an empty /tmp, and nothing else. Elsewhere root's process
-runs as a user that nobody is. Where neither holds, `confinement` raises `Unconfined`, unless it is told to do without.
+The process has a file system, a process table and a network of its own: it sees Python and its packages read-only, an
+empty /tmp, and nothing else. Started by root, it runs as a user that nobody is. It needs root or user namespaces; where
+a trial answer gets out, `run` raises `Unconfined`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,6 @@ import labkit
 from labkit.course.grading import confined_entry, confinement_probe, process_tree
 from labkit.repository import REPOSITORY
 
-NAMESPACES, LESSER_USER, LIMITS = "namespaces", "lesser user", "limits"
-CONFINEMENT_WORDS = {
-    NAMESPACES: "Each answer ran in a file system, a process table and a network of its own",
-    LESSER_USER: "Each answer ran as a user of its own; it could read what everyone may read, and reach the network",
-    LIMITS: "Unconfined: each answer ran with the grader's own rights, under limits of time and memory only",
-}
 MIB = 2**20
 MOST_PROCESSES = 512  # of one answer
 _SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
@@ -52,14 +46,12 @@ class Unconfined(RuntimeError):
 class Limits:
     """What a confined process may take: seconds from start to end, MiB of memory, MiB of output.
 
-    The memory is that of each process that it starts, and of all of them together. `unconfined`: it may run with the
-    grader's own rights where nothing confines it.
+    The memory is that of each process that it starts, and of all of them together.
     """
 
     seconds: float = 20.0
     memory_mib: int = 4096
     output_mib: int = 16
-    unconfined: bool = False
 
     def resources(self) -> dict[str, int]:
         """Return the limits by their names in `resource`. That of processes counts all of a user, not of an answer."""
@@ -86,36 +78,34 @@ class ConfinedResult:
     took_more: str = ""
 
 
-def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> ConfinedResult:
+def run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
     """Run one of `files`, `script`, in a confined process; its argument is the descriptor that takes its results.
 
-    `kind` is a confinement of this module; by default the best that this machine has. Raises Unconfined without one.
+    Raises Unconfined where nothing here confines it.
     """
-    kind = kind or confinement(limits.unconfined)
+    require_confinement()
+    return _run(files, script, limits)
+
+
+def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryFile() as results,
         tempfile.TemporaryFile() as printed,
     ):
-        os.chmod(folder, 0o755)
-        answer = f"/{confined_entry.ANSWER}" if kind == NAMESPACES else f"{folder}/{confined_entry.ANSWER}"
-        user = _own_user() if _is_root() and kind != LIMITS else None
         request = {
-            "root": folder if kind == NAMESPACES else "",
+            "root": folder,
             "paths": visible_paths(),
             "files": files,
             "limits": limits.resources(),
-            "user": user,
-            "supervised": kind == LIMITS,  # elsewhere all end with the first process, or with their user
-            "command": [sys.executable, "-I", "-B", f"{answer}/{script}", str(results.fileno())],
+            "user": _own_user() if _is_root() else None,
+            "command": [sys.executable, "-I", "-B", f"/{confined_entry.ANSWER}/{script}", str(results.fileno())],
         }
-        if kind == LIMITS:  # the grader's own processes are of this user, too
-            request["limits"]["RLIMIT_NPROC"] += process_tree.threads_of(os.geteuid())
         with tempfile.TemporaryFile() as asked:  # a pipe would hold 64 KiB, and whoever fills it wait for its reader
             asked.write(json.dumps(request).encode())
             asked.seek(0)
             process = subprocess.Popen(
-                [*_entrance(kind), sys.executable, "-I", "-B", confined_entry.__file__],
+                [*_entrance(), sys.executable, "-I", "-B", confined_entry.__file__],
                 stdin=asked,
                 stdout=printed,
                 stderr=printed,
@@ -133,8 +123,6 @@ def run(files: dict[str, str], script: str, limits: Limits, kind: str = "") -> C
             status, took_more = _wait(process, limits)
         finally:
             process_tree.end(process)
-            if user is not None:
-                process_tree.end_all_of(user)
         return ConfinedResult(_decoded_text(results, limits), _decoded_text(printed, limits), status, took_more)
 
 
@@ -152,50 +140,38 @@ def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
 
 
 @functools.cache
-def confinement(unconfined: bool = False) -> str:
-    """Return the best confinement that holds here, as a trial of each shows; LIMITS only where `unconfined` is asked.
+def require_confinement() -> None:
+    """Raise Unconfined unless a trial shows that an answer stays inside."""
+    if reason := confinement_fault():
+        raise Unconfined(
+            f"no answer was run, since nothing here confines students' code ({reason}). Install util-linux, and grade "
+            "as root or allow user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, "
+            "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`); a container needs the right to mount."
+        )
 
-    Raises Unconfined where none holds.
+
+def confinement_fault() -> str:
+    """Return why answers cannot be confined here, "" where they can: an answer tries to get out.
+
+    It tries to read the checkout and a file that is the grader's alone, to write beside Python's packages, into the
+    checkout and into the grader's home, and to reach a socket of the grader.
     """
-    reasons = []
-    for kind in (NAMESPACES, LESSER_USER):
-        if not (reason := confinement_fault(kind)):
-            return kind
-        reasons.append(f"{kind}: {reason}")
-    if unconfined:
-        return LIMITS
-    raise Unconfined(
-        f"no answer was run, since nothing here confines students' code ({'; '.join(reasons)}). Install util-linux and "
-        "allow user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, "
-        "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`; a container needs the right to mount), or grade as "
-        "root with a Python that every user can run. On a machine that holds nothing else, ask for --unconfined."
-    )
-
-
-def confinement_fault(kind: str) -> str:
-    """Return why a confinement does not hold here, "" where it does: an answer tries to get out of it.
-
-    It tries to read a file that is the grader's alone, and to write beside Python's packages, into the checkout and
-    into the grader's home. Out of namespaces it must not reach the checkout, nor a socket of the grader either.
-    """
-    if kind == LESSER_USER and not _is_root():
-        return "only root can start one"
     mark = f"labkit-probe-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory() as private, socket.create_server(("127.0.0.1", 0)) as server:
         secret = Path(private, "secret")
         secret.touch(mode=0o600)
         places = [Path(place, mark) for place in (private, REPOSITORY, os.path.expanduser("~"), *_packages())]
         request = {
-            "read": [str(secret), *([labkit.__file__] if kind == NAMESPACES else [])],
+            "read": [str(secret), labkit.__file__],
             "write": [str(place) for place in places],
-            "port": server.getsockname()[1] if kind == NAMESPACES else 0,
+            "port": server.getsockname()[1],
         }
         script = {
             "probe.py": Path(confinement_probe.__file__).read_text(encoding="utf-8"),
             "request.json": json.dumps(request),
         }
         try:
-            result = run(script, "probe.py", Limits(_TRY_SECONDS), kind)
+            result = _run(script, "probe.py", Limits(_TRY_SECONDS))
             reached = [f"write {place}" for place in places if place.exists()]
         except OSError as error:
             return str(error)
@@ -211,13 +187,13 @@ def confinement_fault(kind: str) -> str:
     return f"an answer could {', '.join(reached)}" if reached else ""
 
 
-def side_by_side(kind: str) -> bool:
+def side_by_side() -> bool:
     """Whether answers may run at the same time: the processes that one starts are not counted as another's.
 
     Root's answers have a user each. In a namespace of users, Linux counts by namespace from 5.14 on.
     """
     release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
-    return kind != LIMITS and (_is_root() or release >= (5, 14))
+    return _is_root() or release >= (5, 14)
 
 
 def visible_paths() -> list[list[str]]:
@@ -273,9 +249,7 @@ def _own_user() -> int:
     return 0x70000000 + number  # up to here systemd gives numbers to containers, and Linux has 2**22 processes at most
 
 
-def _entrance(kind: str) -> list[str]:
-    if kind != NAMESPACES:
-        return []
+def _entrance() -> list[str]:
     if (unshare := shutil.which("unshare")) is None:
         raise FileNotFoundError("unshare, of util-linux, is not installed")
     namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", *([] if _is_root() else ["--user", "--map-root-user"])]

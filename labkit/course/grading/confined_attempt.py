@@ -13,15 +13,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MOST_FRAMES = 20
-REFERENCE = ("labkit/course", "lessons/__init__.py")  # in folders that an answer must not import from
 
 
 def main(results: int) -> None:
     """Write what the answer's text tells, and a line for each call of its function; a call that raises is the last."""
-    sys.path[:] = [
-        str(HERE / "lib"),
-        *(path for path in sys.path if not any(Path(path, place).exists() for place in REFERENCE)),
-    ]
+    sys.path.insert(0, str(HERE / "lib"))
     request = json.loads((HERE / "request.json").read_text(encoding="utf-8"))
     file = HERE / request["file"]
     try:

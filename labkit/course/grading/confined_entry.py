@@ -1,7 +1,7 @@
 """What a confined process runs first: it takes its limits, loses what it may not see, and becomes the command.
 
 Started by its path; imports the standard library alone. Standard input holds the request as JSON: `files` (name → text)
-go into the folder `answer`; `command` is what runs then. With `root`, the process sees a file system of its own: the
+go into the folder `answer`; `command` is what runs then. In `root` it builds the file system that the process sees: the
 paths that are to be shown, read-only, and an empty /tmp. It needs namespaces of its own for that (unshare(1)).
 """
 
@@ -11,14 +11,13 @@ import json
 import os
 import re
 import resource
-import signal
 import struct
 import subprocess
 import sys
 
-ANSWER = "answer"  # the folder of the request's files, in the root or in the working folder
+ANSWER = "answer"  # the folder of the request's files, in the root
 DEVICES = ("null", "zero", "random", "urandom")
-PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_SECCOMP, SECCOMP_FILTER = 38, 24, 36, 22, 2
+PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_FILTER = 38, 24, 22, 2
 # By machine: its number in Linux's audit.h, and those of memfd_create, memfd_secret and shmget: memory of no process.
 HIDDEN_MEMORY = {"x86_64": (0xC000003E, (319, 447, 29)), "aarch64": (0xC00000B7, (279, 447, 194))}
 
@@ -27,14 +26,11 @@ def main() -> None:
     """Prepare this process as the request says, and run its command in its place."""
     request = json.load(sys.stdin)
     os.umask(0o022)  # another user is to find its way through the folders made here
-    if root := request["root"]:
-        root = os.path.realpath(root)  # as the kernel names what is mounted there
-        _build(root, request["paths"])
-        _write(f"{root}/{ANSWER}", request["files"])
-        os.chroot(root)
-        os.chdir("/tmp")
-    else:
-        _write(ANSWER, request["files"])
+    root = os.path.realpath(request["root"])  # as the kernel names what is mounted there
+    _build(root, request["paths"])
+    _write(f"{root}/{ANSWER}", request["files"])
+    os.chroot(root)
+    os.chdir("/tmp")
     for name, most in request["limits"].items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
@@ -42,26 +38,7 @@ def main() -> None:
         resource.setrlimit(kind, (most, most))
     _give_up_rights(request["user"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if request["supervised"] and (answer := os.fork()):
-        _outlast(answer)
     os.execv(request["command"][0], request["command"])
-
-
-def _outlast(answer: int) -> None:
-    """Wait for the answer, end what it has left behind, and exit with its status, or 128 and its signal.
-
-    What it started stays below this process, also where its parent has ended.
-    """
-    status = os.waitstatus_to_exitcode(os.waitpid(answer, 0)[1])
-    children = f"/proc/self/task/{os.getpid()}/children"
-    while True:
-        with open(children) as file:
-            left = file.read().split()
-        for pid in map(int, left):
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        if not left:
-            os._exit(status if status >= 0 else 128 - status)
 
 
 def _write(folder: str, files: dict[str, str]) -> None:
@@ -144,7 +121,6 @@ def _give_up_rights(user: int | None) -> None:
         os.setgid(user)
         os.setuid(user)
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what it starts stays below it, where the grader finds and ends it
     _forbid_hidden_memory(prctl)
 
 

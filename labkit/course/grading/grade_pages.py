@@ -10,7 +10,7 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from labkit.course.grading import confine, evidence
+from labkit.course.grading import evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
@@ -26,17 +26,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that
 class Pages:
     """The files of the grades in a folder: grades.csv, a page per student, and `index`, the page that leads to them.
 
-    What was added is there, whatever happens to the students after it. `kind`: how answers were confined.
+    What was added is there, whatever happens to the students after it.
     """
 
-    def __init__(self, folder: Path, kind: str):
+    def __init__(self, folder: Path):
         self._folder, self.index = folder, folder / "index.html"
         self._students: list[tuple[str, Submission, Sequence[Graded]]] = []  # file, what was handed in, grades
-        self._note = f'<p class="lead">{escape(confine.CONFINEMENT_WORDS[kind])}.</p>'
-        if kind == confine.LIMITS:
-            self._note = (
-                f'<p class="lead" style="color: var(--bad)"><b>{escape(confine.CONFINEMENT_WORDS[kind])}.</b></p>'
-            )
         make_private(folder)
         for former in folder.glob("[0-9][0-9][0-9]-*.html"):  # of students who may have left
             former.unlink()
@@ -46,9 +41,9 @@ class Pages:
         """Add a student's grades to each of the files. Raises OSError where they cannot be written."""
         name = re.sub("[^A-Za-z0-9_-]", "_", submission.student)[:40]
         file = self._folder / f"{len(self._students) + 1:03d}-{name}.html"
-        _write_page(file, _student(submission, graded, self._note))
+        _write_page(file, _student(submission, graded))
         self._students.append((file.name, submission, graded))
-        _write_page(self.index, f"<h1>Grades</h1>{self._note}{_matrix(self._students)}")
+        _write_page(self.index, f"<h1>Grades</h1>{_matrix(self._students)}")
         self._write_rows("a", map(_row, graded))
 
     def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
@@ -129,7 +124,7 @@ def points_text(rows: Sequence[Graded]) -> str:
     return f"{sum(graded.points for graded in rows)} of {sum(graded.most for graded in rows)}"
 
 
-def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
+def _student(submission: Submission, rows: Sequence[Graded]) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
     submitted = submission.evidence
     exercises = "".join(
@@ -137,7 +132,7 @@ def _student(submission: Submission, rows: Sequence[Graded], note: str) -> str:
         for graded in rows
     )
     back = '<p class="lead"><a href="index.html">← All students</a></p>'
-    head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{points_text(rows)} points.</p>{note}'
+    head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{points_text(rows)} points.</p>'
     return (
         head
         + problems

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_ROUNDS = 50  # looks for processes that were started while others were ended
 
 
 def tree(pid: int) -> list[int]:
@@ -35,45 +33,16 @@ def memory_bytes(pid: int, more_than: int) -> int:
     return resident if resident <= more_than else sum(map(_own_share, pids))
 
 
-def threads_of(user: int) -> int:
-    """Return how many threads a user's processes have, which Linux counts where it limits a user's processes."""
-    count = 0
-    for tasks in Path("/proc").glob("[0-9]*/task"):
-        with suppress(OSError):
-            if tasks.stat().st_uid == user:
-                count += len(os.listdir(tasks))
-    return count
-
-
 def end(process: subprocess.Popen) -> None:
-    """End a process, the leader of its session, and all that it has started; wait for it."""
-    _signal([process.pid], signal.SIGSTOP)  # while it stands, what it has started keeps its place below it
-    seen: set[int] = set()
-    for _ in range(_ROUNDS):  # first all stand, so that none starts others while these are ended
-        _signal(started := {*tree(process.pid)} - seen, signal.SIGSTOP)
-        if not started:
-            break
-        seen |= started
-    for _ in range(_ROUNDS):
-        running = [pid for pid in tree(process.pid)[1:] if _runs(pid)]
-        _signal(running, signal.SIGKILL)
-        if not running:
-            break
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def end_all_of(user: int) -> None:
-    """End every process of a user, whoever started it. Root alone may ask for it."""
-    command = ["/bin/sh", "-c", "kill -KILL -1"]  # as that user; it ends itself, too
-    subprocess.run(command, user=user, group=user, extra_groups=[], cwd="/", stderr=subprocess.DEVNULL, check=False)
-
-
-def _signal(pids: Iterable[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+    """End a process and its child, the first process of a table of its own, with which all others there end."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGSTOP)  # it starts no child while one is looked for
+        for pid in tree(process.pid)[1:] or [process.pid]:
+            with suppress(ProcessLookupError, PermissionError):  # it has ended, and another has its number
+                os.kill(pid, signal.SIGKILL)
+        process.send_signal(signal.SIGCONT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)  # for its child, and this one for all others
 
 
 def _resident(pid: int) -> int:
@@ -88,10 +57,3 @@ def _own_share(pid: int) -> int:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return _resident(pid)
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process has not ended: a zombie has, and its parent alone can clear it away."""
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False

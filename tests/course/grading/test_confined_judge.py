@@ -7,14 +7,14 @@ import pytest
 from labkit.course.exercises import cases_of, exercise_of
 from labkit.course.grading import confine
 from labkit.course.grading import confined_judge as judged_module
-from labkit.course.grading.confine import NAMESPACES, Limits
+from labkit.course.grading.confine import Limits
 from labkit.course.grading.confined_judge import files_of_modules, judge
 from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, RIGHT, UNANSWERED, WRONG
 
 NAME = "accounting.devices_needed"
 RIGHT_CODE = "from math import ceil\ndef devices_needed(gib, gb):\n    return ceil(gib * 2**30 / (gb * 10**9))\n"
-namespaces_only = pytest.mark.skipif(confine.confinement() != NAMESPACES, reason="no namespaces on this machine")
+pytestmark = pytest.mark.usefixtures("confined")
 
 
 def judged(code: str, name: str = NAME, **options):
@@ -121,7 +121,6 @@ def test_what_an_answer_prints_is_kept_and_no_result():
     assert verdict.outcome == RIGHT and "thinking" in verdict.printed
 
 
-@namespaces_only
 @pytest.mark.parametrize(
     "code",
     [

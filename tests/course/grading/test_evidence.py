@@ -6,7 +6,6 @@ from string import ascii_uppercase
 import pytest
 
 from labkit.course.course_map import course_map as course_map  # loads every lesson, as the command does
-from labkit.course.grading import confine
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.grade_pages import Pages
 from labkit.course.grading.submissions import submissions
@@ -27,7 +26,7 @@ def page_of(folder, grades):
         Graded("ada", EXERCISE, "core", 0, 2, Verdict("least_memory", WRONG, {"fault": "it is wrong"})),
         Graded("ada", OTHER, "core", 2, 2, Verdict("other", RIGHT, {})),
     ]
-    pages = Pages(grades, confine.LIMITS)
+    pages = Pages(grades)
     pages.add(submission, rows)
     (page,) = grades.glob("001-*.html")
     return page.read_text(encoding="utf-8"), (grades / "grades.csv").read_text() + pages.index.read_text()

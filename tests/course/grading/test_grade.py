@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from labkit.course import answers
 from labkit.course.copies import NOTEBOOKS
+from labkit.course.grading import confine
 from labkit.course.grading import grade as grade_module
 from labkit.course.grading.grade import exercises_to_grade
 from labkit.course.grading.handout import hand_out
@@ -104,6 +105,16 @@ def test_an_answer_that_its_judge_fails_on_does_not_end_the_others(handed_in, tm
     rows = of_devices(tmp_path)
     assert "no process could be started" in rows["ada"]["why"] and rows["ada"]["points"] == "0"
     assert rows["carl"]["points"] == "1"
+
+
+def test_no_answer_runs_where_the_trial_answer_gets_out(handed_in, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(confine, "confinement_fault", lambda: "an answer could open a socket")
+    confine.require_confinement.cache_clear()
+    assert grade_command.main([str(handed_in), "--out", str(tmp_path / "grades")]) == 2
+    assert "no answer was run" in (said := capsys.readouterr().err) and "could open a socket" in said
+    assert not (tmp_path / "grades").exists()
+    with pytest.raises(confine.Unconfined):
+        confine.run({}, "answer.py", confine.Limits())
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
