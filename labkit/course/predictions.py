@@ -144,18 +144,13 @@ def file_of_predictions() -> Path:
 def kept_predictions() -> list[dict[str, Any]]:
     """Return what is kept of each prediction, oldest first: question, unit, guessed, measured (None where unknown).
 
-    A damaged file keeps nothing that can be read.
+    A damaged file keeps nothing that can be read. Question and unit are there; other values may be of any type.
     """
     try:
         stored = json.loads(file_of_predictions().read_text(encoding="utf-8"))
-        return [entry for entry in stored if is_prediction(entry)]
+        return [entry for entry in stored if isinstance(entry, dict) and {"question", "unit"} <= {*entry}]
     except (OSError, ValueError, TypeError, RecursionError):
         return []
-
-
-def is_prediction(entry: Any) -> bool:
-    """Whether an entry of the file has a question and a unit; its other values may be of any type."""
-    return isinstance(entry, dict) and {"question", "unit"} <= {*entry}
 
 
 def kept_prediction(question: str, unit: str) -> dict[str, Any]:

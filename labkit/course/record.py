@@ -63,14 +63,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 def exercise_record(name: str) -> ExerciseRecord:
     """Return what is kept of an exercise, such as "broadcast.pipelined"; an empty entry where nothing is."""
-    return exercise_record_in(_read(), name)
+    return _record_in(_read(), name)
 
 
 def update_exercise_record(name: str, **changed: Any) -> None:
     """Keep changed fields of an exercise's entry."""
     with suppress(OSError), locked(answers_folder()):
         entries = _read()
-        entries[name] = {**exercise_record_in(entries, name), **changed}
+        entries[name] = {**_record_in(entries, name), **changed}
         _write(entries)
 
 
@@ -83,7 +83,7 @@ def keep_version(name: str, text: str) -> None:
     """Keep a new version of an answer, unless it is the last one's text."""
     with suppress(OSError), locked(answers_folder()):
         entries = _read()
-        kept = exercise_record_in(entries, name)
+        kept = _record_in(entries, name)
         if kept["attempts"] and _text(name, kept["attempts"][-1]["number"]) == text:
             return
         number = kept["attempts"][-1]["number"] + 1 if kept["attempts"] else 1
@@ -99,7 +99,7 @@ def keep_outcome(name: str, outcome: str, right: bool) -> None:
     """Keep the verdict on the last version; `right_at` is the first time that one was right."""
     with suppress(OSError), locked(answers_folder()):
         entries = _read()
-        kept = exercise_record_in(entries, name)
+        kept = _record_in(entries, name)
         if kept["attempts"]:
             kept["attempts"][-1]["outcome"] = outcome
         kept["right_at"] = kept["right_at"] or (timestamp() if right else "")
@@ -128,7 +128,7 @@ def _text(name: str, number: int) -> str:
         return ""
 
 
-def exercise_record_in(entries: dict[str, Any], name: str) -> ExerciseRecord:
+def _record_in(entries: dict[str, Any], name: str) -> ExerciseRecord:
     """Return an exercise's entry among those of a record; what was edited by hand to another type counts as empty."""
     empty: ExerciseRecord = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
     kept = entries.get(name)

@@ -10,7 +10,6 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from labkit.course.grading import evidence
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
@@ -126,35 +125,13 @@ def points_text(rows: Sequence[Graded]) -> str:
 
 def _student(submission: Submission, rows: Sequence[Graded]) -> str:
     problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
-    submitted = submission.evidence
-    exercises = "".join(
-        _exercise(graded, submission.code.get(graded.exercise, ""), submitted.way_to(graded.exercise))
-        for graded in rows
-    )
+    exercises = "".join(_exercise(graded, submission.code.get(graded.exercise, "")) for graded in rows)
     back = '<p class="lead"><a href="index.html">← All students</a></p>'
     head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{points_text(rows)} points.</p>'
-    return (
-        head
-        + problems
-        + exercises
-        + _record_section(submitted, dict.fromkeys(row.exercise.partition(".")[0] for row in rows))
-    )
+    return head + problems + exercises
 
 
-def _record_section(submitted: evidence.Evidence, labs: Iterable[str]) -> str:
-    """Return the bugs that were named and the predictions, with what all of the record is worth; "" without one."""
-    if not submitted.entries and not submitted.predictions:
-        return ""
-    bugs = [f"<li>{escape(lab)}: {escape(line)}</li>" for lab in labs if (line := submitted.bugs_of(lab))]
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in submitted.prediction_rows()]
-    shown = f"<h3>Bugs named</h3><ul>{''.join(bugs)}</ul>" if bugs else ""
-    if rows:
-        head = "<tr><th>Prediction</th><th>Guessed</th><th>Measured</th></tr>"
-        shown += f"<table>{head}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-    return f"<h2>The student's record</h2><p>{evidence.CAVEAT}</p>{shown}"
-
-
-def _exercise(graded: Graded, code: str, way: str) -> str:
+def _exercise(graded: Graded, code: str) -> str:
     verdict = graded.verdict
     outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}"
     lines = "".join(f"<li>{escape(line)}</li>" for line in (*verdict.faults.values(), *verdict.merits))
@@ -169,5 +146,4 @@ def _exercise(graded: Graded, code: str, way: str) -> str:
         if text.strip()
     )
     points = f"{graded.points} of {graded.most} points ({escape(graded.grade)})"
-    noted = f'<p class="lead">The student\'s record: {escape(way)}.</p>' if way else ""
-    return f"<h2>{escape(graded.exercise)}: {escape(outcome)}, {points}</h2><ul>{lines}</ul>{noted}{shown}"
+    return f"<h2>{escape(graded.exercise)}: {escape(outcome)}, {points}</h2><ul>{lines}</ul>{shown}"

@@ -1,4 +1,4 @@
-"""What students handed in: the code of their `%%answer` cells, and their records. Nothing of it runs."""
+"""What students handed in: the code of their `%%answer` cells. Nothing of it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import nbformat
 from nbformat import NotebookNode
 
 from labkit.course import answers
-from labkit.course.grading import evidence
 
 MAGIC = "%%answer"
 OPEN_STEP = re.compile(r"^[ \t]*\.\.\.[ \t\r]*(#.*)?$", re.MULTILINE)  # of text: some code crashes Python's parser
@@ -33,15 +32,11 @@ DAMAGE = (
 
 @dataclass
 class Submission:
-    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them.
-
-    `evidence` is what the student's own record tells of them; nothing is judged by it.
-    """
+    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them."""
 
     student: str
     code: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    evidence: evidence.Evidence = field(default_factory=evidence.Evidence)
 
 
 def submissions(folder: Path) -> list[Submission]:
@@ -76,12 +71,12 @@ def answers_in(notebook: NotebookNode) -> dict[str, str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the records, files of answers and notebooks of a student, notebooks last; links lead nowhere."""
+    """Return the files of answers and notebooks of a student, notebooks last; links lead nowhere."""
     files = []
     for place, folders, names in os.walk(folder, followlinks=False):
         too_deep = len(Path(place).relative_to(folder).parts) == MOST_FOLDERS
         folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
-        files += [Path(place, name) for name in names if name.endswith((".ipynb", ".py")) or name in evidence.FILES]
+        files += [Path(place, name) for name in names if name.endswith((".ipynb", ".py"))]
     return sorted(
         (file for file in files if not file.is_symlink()), key=lambda file: (file.suffix == ".ipynb", str(file))
     )
@@ -96,9 +91,7 @@ def _read(student: str, files: list[Path]) -> Submission:
     for file in files:
         code = {}
         try:
-            if file.name in evidence.FILES:
-                submission.evidence.take_file(file.name, _text_of(file, evidence.MOST_BYTES))
-            elif file.suffix == ".ipynb":
+            if file.suffix == ".ipynb":
                 code = answers_in(nbformat.reads(_text_of(file), as_version=4))
             else:
                 code = {names[file.name]: _text_of(file)} if file.name in names else {}
@@ -117,15 +110,15 @@ def _read(student: str, files: list[Path]) -> Submission:
     return submission
 
 
-def _text_of(file: Path, most_bytes: int = MOST_BYTES) -> str:
+def _text_of(file: Path) -> str:
     """Return the text of a regular file. Raises ValueError for anything else, without waiting for who writes to it."""
     if not stat.S_ISREG(file.lstat().st_mode):
         raise ValueError("it is no regular file")
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)  # it may be another one by now
     with open(descriptor, encoding="utf-8-sig") as opened:
-        if os.fstat(descriptor).st_size > most_bytes:
+        if os.fstat(descriptor).st_size > MOST_BYTES:
             raise ValueError("too large")
-        return opened.read(most_bytes)
+        return opened.read(MOST_BYTES)
 
 
 def _unknown(code: dict[str, str], names: list[str]) -> Iterator[str]:
