@@ -109,7 +109,7 @@ def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFr
     names = {f"{way}_share": way for way in tables.WAYS} | {
         "alone_ms": "all-reduce alone, ms",
         "hidden": "hidden, % of it",
-        "over_line": "alone, × lab 09's recorded line",
+        "over_line": "alone, × lab 09's line",
         "times": "DataParallel's step, × DDP's",
     }
     several = several.assign(
@@ -119,6 +119,7 @@ def ways_agree(table: pd.DataFrame, line: pd.DataFrame, data_parallel: pd.DataFr
     several = several.merge(data_parallel[[*tables.BY, "times"]], on=tables.BY, how="left")
     shown = several[["ranks", "gpu_batch", *names]].rename(columns=names)
     summary = "Recorded shares of a step, the all-reduces alone, and DataParallel: one process for all GPUs"
+    summary += f"; lab 09's line was {fact(line, 'line_source')}"
     judged = {fact(each, "source"): each for each in (table, here) if not fact(each, "small")}
     return verdict(" ".join(filter(None, map(_ways_agree, judged.values()))), shown, summary=summary)
 

@@ -142,7 +142,8 @@ def _strategy_ms(run: Run, strategy: str, value: str) -> pd.DataFrame:
 def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     """Return `exchange` beside what lab 09's fitted lines promise for the same calls and bytes: line_ms, over_line.
 
-    `lines` is lab 09's table of fits. A line of another number of ranks promises nothing: NaN.
+    `lines` is lab 09's table of fits, perhaps of other GPUs: fact `line_source`. A line of another number of ranks
+    promises nothing: NaN.
     """
     fitted = lines[(lines["collective"] == "all-reduce") & (lines["backend"] == "nccl")].set_index("ranks")
     fitted = fitted.iloc[:0] if fact(table, "small") else fitted  # processes on a CPU speak gloo
@@ -151,7 +152,7 @@ def beside_line(table: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     result = table[["ranks", "gpu_batch", "calls", "sent_bytes", "alone_ms", "spread_alone_ms", "bus_gb_per_s"]].copy()
     result["line_ms"] = result["calls"] * alpha_us / 1e3 + moved / beta / GB * 1e3
     result["over_line"] = result["alone_ms"] / result["line_ms"]
-    return made_from(result, table, lines)
+    return made_from(result, table, lines, line_source=fact(lines, "source"))
 
 
 def data_parallel(run: Run) -> pd.DataFrame:
