@@ -132,9 +132,10 @@ def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
     while time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(timeout=_LOOK_SECONDS), ""
-        if process_tree.memory_bytes(process.pid, most_bytes) > most_bytes:
+        pids = process_tree.tree(process.pid)
+        if process_tree.memory_bytes(pids, most_bytes) > most_bytes:
             return None, f"than {limits.memory_mib} MiB of memory"
-        if len(process_tree.tree(process.pid)) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
+        if len(pids) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
             return None, f"than {MOST_PROCESSES} processes"
     return None, ""
 
@@ -154,7 +155,7 @@ def confinement_fault() -> str:
     """Return why answers cannot be confined here, "" where they can: an answer tries to get out.
 
     It tries to read the checkout and a file that is the grader's alone, to write beside Python's packages, into the
-    checkout and into the grader's home, and to reach a socket of the grader.
+    checkout and into the grader's home, to reach a socket of the grader, and to find a right that it has kept.
     """
     mark = f"labkit-probe-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory() as private, socket.create_server(("127.0.0.1", 0)) as server:
@@ -165,6 +166,7 @@ def confinement_fault() -> str:
             "read": [str(secret), labkit.__file__],
             "write": [str(place) for place in places],
             "port": server.getsockname()[1],
+            "filtered": os.uname().machine in confined_entry.REFUSED_CALLS,
         }
         script = {
             "probe.py": Path(confinement_probe.__file__).read_text(encoding="utf-8"),
@@ -250,10 +252,12 @@ def _own_user() -> int:
 
 
 def _entrance() -> list[str]:
-    if (unshare := shutil.which("unshare")) is None:
-        raise FileNotFoundError("unshare, of util-linux, is not installed")
-    namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", *([] if _is_root() else ["--user", "--map-root-user"])]
-    return [unshare, *namespaces, "--fork", "--kill-child=SIGKILL", "--propagation=private", "--"]
+    """Return the command that makes the namespaces; it ends with the thread that starts it, however that ends."""
+    if (unshare := shutil.which("unshare")) is None or (setpriv := shutil.which("setpriv")) is None:
+        raise FileNotFoundError("unshare or setpriv, of util-linux, is not installed")
+    kinds = ["--mount", "--pid", "--net", "--ipc", "--uts", *([] if _is_root() else ["--user", "--map-root-user"])]
+    namespaces = [unshare, *kinds, "--fork", "--kill-child=SIGKILL", "--propagation=private", "--"]
+    return [setpriv, "--pdeathsig", "KILL", *namespaces]
 
 
 def _is_root() -> bool:

@@ -11,15 +11,21 @@ import json
 import os
 import re
 import resource
+import signal
 import struct
 import subprocess
 import sys
 
 ANSWER = "answer"  # the folder of the request's files, in the root
 DEVICES = ("null", "zero", "random", "urandom")
-PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_FILTER = 38, 24, 22, 2
-# By machine: its number in Linux's audit.h, and those of memfd_create, memfd_secret and shmget: memory of no process.
-HIDDEN_MEMORY = {"x86_64": (0xC000003E, (319, 447, 29)), "aarch64": (0xC00000B7, (279, 447, 194))}
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_FILTER = 1, 38, 24, 22, 2
+AF_VSOCK = 40  # sockets to the host of a virtual machine, which no network namespace holds back
+# By machine: its number in Linux's audit.h, that of socket, and those of what is refused: memory that is counted for no
+# process (memfd_create, memfd_secret, shmget, msgget), and the grader's keyring (add_key, request_key, keyctl).
+REFUSED_CALLS = {
+    "x86_64": (0xC000003E, 41, (319, 447, 29, 68, 248, 249, 250)),
+    "aarch64": (0xC00000B7, 198, (279, 447, 194, 186, 217, 218, 219)),
+}
 
 
 def main() -> None:
@@ -111,7 +117,7 @@ def _mount(*arguments: str) -> None:
 
 
 def _give_up_rights(user: int | None) -> None:
-    """Drop every capability and the way to new ones; become `user`, where one is given."""
+    """Drop every capability and the way to new ones; become `user`, where one is given; end with the process above."""
     prctl = ctypes.CDLL(None).prctl
     capability = 0
     while prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
@@ -120,22 +126,25 @@ def _give_up_rights(user: int | None) -> None:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # unshare has set it, and setuid(2) clears it
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _forbid_hidden_memory(prctl)
+    _refuse_calls(prctl)
 
 
-def _forbid_hidden_memory(prctl) -> None:
-    """Have the kernel refuse memory that is counted for no process: whoever made it need not map it.
+def _refuse_calls(prctl) -> None:
+    """Have the kernel refuse the calls that no namespace and no limit holds back.
 
     The filter is a program of the kernel's: each step has a code, how many steps to skip if it holds or not, a number.
     """
-    if os.uname().machine not in HIDDEN_MEMORY:
+    if os.uname().machine not in REFUSED_CALLS:
         return
-    machine, calls = HIDDEN_MEMORY[os.uname().machine]
+    machine, socket, calls = REFUSED_CALLS[os.uname().machine]
     load, equal, least, give, allow, refuse = 0x20, 0x15, 0x35, 0x06, 0x7FFF0000, 0x00050000 | errno.EPERM
-    steps = [(load, 0, 0, 4), (equal, 0, len(calls) + 3, machine), (load, 0, 0, 0)]
-    steps += [(least, len(calls) + 1, 0, 0x40000000)]  # x32: other numbers for the same calls
-    steps += [(equal, len(calls) - at, 0, call) for at, call in enumerate(calls)]
+    last = 8 + len(calls)  # the step that refuses
+    steps = [(load, 0, 0, 4), (equal, 0, last - 2, machine), (load, 0, 0, 0)]
+    steps += [(least, last - 4, 0, 0x40000000)]  # x32: other numbers for the same calls
+    steps += [(equal, last - 5 - at, 0, call) for at, call in enumerate(calls)]
+    steps += [(equal, 0, 2, socket), (load, 0, 0, 16), (equal, 1, 0, AF_VSOCK)]  # 16: a call's first argument
     program = b"".join(struct.pack("=HBBI", *step) for step in [*steps, (give, 0, 0, allow), (give, 0, 0, refuse)])
     kept = ctypes.create_string_buffer(program)
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(kept))

@@ -21,7 +21,7 @@ from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, V
 
 ALWAYS_PACKED = ("labkit.engine.called_function", "labkit.course.syntax")  # what reads the answer, and calls it
 MOST_CODE = 200_000  # characters of an answer
-MOST_PRINTED, MOST_DETAIL = 2_000, 6_000  # characters that a verdict shows
+MOST_PRINTED, MOST_DETAIL, MOST_FAULT = 2_000, 6_000, 2_000  # characters that a verdict shows
 OUT_OF_REACH = "labkit is out of reach while an answer is judged, and so are its reference solutions"
 OUR_IMPORT_ERROR = re.compile(r"(No module named|cannot import name '[^']*' from) '(labkit|lessons)\b")
 _JUDGING = threading.Lock()  # answers may be tried side by side, but judges may launch and keep what they measured
@@ -46,20 +46,22 @@ def judge(
     if (verdict := _syntax_verdict(function, result, limits)) is not None:
         return verdict
     printed = result.printed[:MOST_PRINTED]
-    more = [_reference_rows(name, json.dumps(inputs), limits)] if cases.reference else []
     try:
         given = _values_or_verdict(function, code, inputs, cases, result, limits)
         if isinstance(given, Verdict):
             return replace(exercise.on_failure(given), printed=printed)
+        more = []
         if cases.reference:
             given = _measured_again(name, given, inputs, limits)
+            more = [_reference_rows(name, json.dumps(inputs), limits)]
         assert cases.judge is not None, f"{name} has no judge"
         with _JUDGING:
             verdict = cases.judge(given, inputs, *more)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
         sentence = f"what it returns is of a form that cannot be judged ({type(error).__name__})"
         return Verdict(function, WRONG, {"form": sentence}, printed=printed)
-    return replace(verdict, printed=printed)
+    faults = {kind: f"{sentence:.{MOST_FAULT}}" for kind, sentence in verdict.faults.items()}  # they may quote a result
+    return replace(verdict, faults=faults, printed=printed)
 
 
 def _run_answer(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> ConfinedResult:

@@ -22,13 +22,12 @@ def tree(pid: int) -> list[int]:
     return pids
 
 
-def memory_bytes(pid: int, more_than: int) -> int:
-    """Return the memory of a process and all that it has started.
+def memory_bytes(pids: list[int], more_than: int) -> int:
+    """Return the memory of processes together.
 
-    Pages that several of them share are counted for each, unless that makes `more_than` bytes or more; then they are
+    Pages that several of them share are counted for each, unless that makes more than `more_than` bytes; then they are
     shared out, which takes longer.
     """
-    pids = tree(pid)
     resident = sum(map(_resident, pids))
     return resident if resident <= more_than else sum(map(_own_share, pids))
 
@@ -37,9 +36,8 @@ def end(process: subprocess.Popen) -> None:
     """End a process and its child, the first process of a table of its own, with which all others there end."""
     while process.poll() is None:
         process.send_signal(signal.SIGSTOP)  # it starts no child while one is looked for
-        for pid in tree(process.pid)[1:] or [process.pid]:
-            with suppress(ProcessLookupError, PermissionError):  # it has ended, and another has its number
-                os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill([process.pid, *tree(process.pid)[1:2]][-1], signal.SIGKILL)
         process.send_signal(signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=1)  # for its child, and this one for all others

@@ -60,14 +60,22 @@ def submissions(folder: Path) -> list[Submission]:
 
 
 def answers_in(notebook: NotebookNode) -> dict[str, str]:
-    """Return the code of the `%%answer` cells by exercise: the last one of each, as in a run from top to bottom."""
-    code = {}
+    """Return the code of the `%%answer` cells by exercise: the last one of each, as in a run from top to bottom.
+
+    But a cell with a `...` left replaces no answer: it may be a skeleton that was copied anew.
+    """
+    code: dict[str, str] = {}
     for cell in notebook.cells:
         first, _, body = cell.source.partition("\n")
         words = first.split()
         if cell.cell_type == "code" and words[:1] == [MAGIC] and len(words) == 2:
-            code[words[1]] = body
+            _take(code, words[1], body)
     return code
+
+
+def _take(code: dict[str, str], name: str, text: str) -> None:
+    if not OPEN_STEP.search(text) or OPEN_STEP.search(code.get(name, "...")):
+        code[name] = text
 
 
 def _files(folder: Path) -> list[Path]:
@@ -83,10 +91,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(student: str, files: list[Path]) -> Submission:
-    """Read a student's files; a notebook's cell counts more than a file of the same exercise.
-
-    But a cell with a `...` left replaces no answer: it may be the skeleton of a notebook that was copied anew.
-    """
+    """Read a student's files; a notebook's answer counts more than a file of the same exercise."""
     submission, names = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
     for file in files:
         code = {}
@@ -99,12 +104,8 @@ def _read(student: str, files: list[Path]) -> Submission:
             submission.problems.append(f"{file.name} cannot be read ({type(error).__name__}: {str(error)[:80]})")
             continue
         submission.problems += _unknown(code, [*names.values()])
-        submission.code |= {
-            name: text
-            for name, text in code.items()
-            if name in names.values()
-            and (not OPEN_STEP.search(text) or OPEN_STEP.search(submission.code.get(name, "...")))
-        }
+        for name in code.keys() & {*names.values()}:
+            _take(submission.code, name, code[name])
     if not submission.code and not submission.problems:
         submission.problems.append("there is no notebook and no file of an answer")
     return submission

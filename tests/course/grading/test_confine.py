@@ -1,10 +1,15 @@
 """What a confined process can reach, with real processes: its limits end it, and the grader's things are not there."""
 
 import os
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from labkit.course.grading import confine, confined_entry
@@ -32,11 +37,14 @@ def test_a_long_answer_arrives_also_where_its_process_starts_late(monkeypatch):
     assert run(f"{'# long' * 50_000}\ntell('here')", Limits(5)).results == "here"
 
 
-@pytest.mark.skipif(
-    os.uname().machine not in confined_entry.HIDDEN_MEMORY, reason="its numbers of system calls are not known"
+calls_are_refused = pytest.mark.skipif(
+    os.uname().machine not in confined_entry.REFUSED_CALLS, reason="its numbers of system calls are not known"
 )
+
+
+@calls_are_refused
 def test_memory_that_counts_for_no_process_is_refused():
-    """That of memfd_create(2) and of System V's shmget(2), which a process may fill without mapping it for long."""
+    """That of memfd_create(2) and of System V's calls, which a process may fill without mapping it for long."""
     body = """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -45,9 +53,28 @@ except PermissionError: made = []
 if (key := libc.shmget(0, 2**20, 0o1600)) >= 0:
     libc.shmctl(key, 0, None)
     made.append("shmget")
+if libc.msgget(0, 0o1600) >= 0:
+    made.append("msgget")
 tell(made)
 """
     assert run(body).results == "[]"
+
+
+@calls_are_refused
+def test_the_graders_keyring_and_the_host_of_a_virtual_machine_are_out_of_reach():
+    """A keyring may hold tickets of Kerberos, and is no file; a socket of AF_VSOCK is in no namespace of networks."""
+    add_key = {"x86_64": 248, "aarch64": 217}[os.uname().machine]
+    body = f"""
+import ctypes, socket
+libc = ctypes.CDLL(None)
+reached = [call for call in ({add_key + 1}, {add_key + 2}) if libc.syscall(call, 0, -3, 0) != -1]
+if libc.syscall({add_key}, b"user", b"left", b"x", 1, -2) != -1: reached.append("left a key")
+try: reached.append(socket.socket(40, socket.SOCK_STREAM))
+except PermissionError: reached.append("refused")
+socket.socket(socket.AF_UNIX).close()
+tell(reached)
+"""
+    assert run(body).results == "['refused']"
 
 
 def test_memory_has_a_limit():
@@ -116,6 +143,43 @@ def test_a_user_without_root_is_confined_by_a_namespace_of_users(monkeypatch):
     monkeypatch.setattr(confine.os, "geteuid", lambda: 1000)
     ended = run(f"tell([os.path.exists({str(REPOSITORY)!r} + '/labkit'), os.access(os.__file__, os.W_OK)])")
     assert ended.results == "[False, False]", ended
+
+
+def test_an_answer_does_not_outlive_a_grader_that_is_killed(tmp_path):
+    mark = f"labkit-outlives-{os.getpid()}"
+    sleeps = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
+    body = f"import subprocess, sys, time\nsubprocess.Popen({sleeps})\n"
+    grader = f"""
+from labkit.course.grading import confine
+confine._run({{"script.py": {body + "time.sleep(60)"!r}}}, "script.py", confine.Limits(60))
+"""
+    killed = subprocess.Popen([sys.executable, "-c", grader], env=os.environ | {"TMPDIR": str(tmp_path)})
+    try:
+        deadline = time.monotonic() + 30
+        while not still_running(mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert still_running(mark), "it has started"
+    finally:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+    deadline = time.monotonic() + 10
+    while still_running(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not still_running(mark)
+
+
+def still_running(mark: str) -> list[int]:
+    return [process.pid for process in psutil.process_iter(["cmdline"]) if mark in (process.info["cmdline"] or [])]
+
+
+@pytest.mark.parametrize("kept", ["PR_CAPBSET_DROP", "PR_SET_NO_NEW_PRIVS", "PR_SET_SECCOMP"])
+def test_no_answer_runs_where_a_right_is_kept(monkeypatch, tmp_path, kept):
+    """A kernel that refuses to take a right away is told by the trial answer."""
+    entry = Path(confined_entry.__file__).read_text()
+    broken = tmp_path / "confined_entry.py"
+    broken.write_text(entry.replace(f"prctl({kept},", "prctl(0,"))
+    monkeypatch.setattr(confined_entry, "__file__", str(broken))
+    assert "an answer could" in confine.confinement_fault()
 
 
 def test_nothing_is_left_in_the_folder_of_temporary_files(tmp_path, monkeypatch):

@@ -116,6 +116,12 @@ def test_an_endless_loop_is_ended(code, what):
     assert "did not come back within 2 s" in verdict.faults["hung"]
 
 
+def test_a_fault_that_quotes_a_long_result_is_cut():
+    code = "def balanced_split(*_):\n    return [1] * 5_000\n"
+    verdict = judged(code, "pipeline.balanced_split")
+    assert verdict.outcome == WRONG and max(map(len, verdict.faults.values())) <= judged_module.MOST_FAULT, verdict
+
+
 def test_what_an_answer_prints_is_kept_and_no_result():
     verdict = judged(RIGHT_CODE.replace("    return", '    print("thinking", \'{"row": 1}\')\n    return'))
     assert verdict.outcome == RIGHT and "thinking" in verdict.printed

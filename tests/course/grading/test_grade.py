@@ -228,14 +228,14 @@ def test_the_last_cell_counts_and_other_names_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("skeleton", [SKELETON, SKELETON.replace("\n", "\r\n")], ids=["lines", "lines of Windows"])
-@pytest.mark.parametrize("answered", ["accounting_devices_needed.py", "notebooks"])
+@pytest.mark.parametrize("answered", ["accounting_devices_needed.py", "notebooks", "the same notebook"])
 def test_a_skeleton_replaces_no_answer(tmp_path, answered, skeleton):
     """As after `make reset`: the copy of the notebook is new, and the answer lies in a file, or in an older copy."""
     folder = tmp_path / "ada"
-    hand_in(folder / "work", cell(skeleton))
+    hand_in(folder / "work", *([cell(RIGHT)] if answered == "the same notebook" else []), cell(skeleton))
     if answered == "notebooks":
         hand_in(folder / "notebooks", cell(RIGHT))
-    else:
+    elif answered.endswith(".py"):
         (folder / answered).write_text(RIGHT)
     assert submissions(tmp_path)[0].code == {DEVICES: RIGHT}
 
