@@ -49,6 +49,7 @@ class Deaf:
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.quick
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_after_an_interrupt_that_python_has_dropped():
     """The first interrupt is lost in a finaliser; the next one that comes a while later is not."""

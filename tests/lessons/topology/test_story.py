@@ -120,3 +120,9 @@ def test_in_one_minute(tmp_path):
     assert "| no GPU to pin for | host → GPU 5.3× and GPU → host 5.3× |" in text
     assert "| no datasheet for CPU processes | GPU → GPU: 83 % of its rate |" in text
     assert "not measured" in topology.in_one_minute(copies_run(tmp_path / "one", gpus=1), recorded).data
+
+
+def test_pinned_memory_that_is_faster_one_way_alone_is_told(tmp_path):
+    rates = topology.host_rates(topology.copies(copies_run(tmp_path / "run")))
+    rates.loc[rates["name"] == rates["name"].iloc[0], "alone_gb_per_s"] = 50.0
+    assert "Pinned memory is faster" in topology.pinning(rates).data
