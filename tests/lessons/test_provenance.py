@@ -10,7 +10,7 @@ import pytest
 
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run
-from labkit.provenance import fact
+from labkit.provenance import fact, made_from, of_source
 from labkit.repository import RECORDED, lesson_names
 
 NOT_MADE = {"symptoms", "timelines"}  # of trials, which not every lesson records; several tables at once
@@ -55,3 +55,9 @@ def test_every_table_of_a_recorded_run_names_its_source(lesson):
                 if run.source in fact(table, "source"):
                     assert fact(table, "conditions") == run.key_conditions(), name
     assert {*functions} - made <= NOT_MADE
+
+
+def test_a_table_made_from_several_names_the_sources_of_all():
+    tables = [of_source(pd.DataFrame({"x": [1]}), source, kept=source) for source in ("theory", "published: report")]
+    made = made_from(pd.DataFrame({"y": [2]}), *tables)
+    assert (fact(made, "source"), fact(made, "kept")) == ("theory · published: report", "theory")
