@@ -187,25 +187,28 @@ def judge_timed(rows: Iterable[dict[str, Any]], cases: Iterable[Sequence[Any]]) 
     """
     faults: dict[str, str] = {}
     for row, case in zip(rows, cases, strict=True):
-        for name, sentence in _faults(row.get("given"), replayed(str(row.get("calls", "")), *case)).items():
+        for name, sentence in _faults(row, replayed(str(row.get("calls", "")), *case)).items():
             faults.setdefault(name, sentence)
     if "form" in faults:  # it may never have called the step that raises
         faults.pop("swallowed", None)
     return Verdict.of_faults("timed", faults, *_MERITS)
 
 
-def _faults(given: Any, device: Device) -> dict[str, str]:
+def _faults(row: dict[str, Any], device: Device) -> dict[str, str]:
     """Return what is wrong with one call of `timed`: the fault's kind and its sentence."""
+    given = row.get("given")
+    shown = given if isinstance(given, str) else "something that no check can read"
     if device.situation in RAISES_AT:
-        if isinstance(given, str) and device.failed:
-            what = f"a step raises in call {RAISES_AT[device.situation]}, and `timed` returns {given:.60}"
+        if device.failed and not isinstance(row.get("raised"), str):
+            what = f"a step raises in call {RAISES_AT[device.situation]}, and `timed` returns {shown:.60}"
             return {"swallowed": f"{what}: an error must reach the caller, or a failed step looks like a fast one"}
         return {}
-    result = json.loads(given) if isinstance(given, str) else None
+    due = "the median, the spread and the count as three numbers"
+    if not isinstance(given, str):
+        return {"form": f"it returns {shown}, not {due}"}
+    result = json.loads(given)
     if not isinstance(result, list) or not _is_form(result):
-        due = "the median, the spread and the count as three numbers"
-        unread = f"something that no check can read, not {due}"
-        return {"form": f"it returns {not_the_form(result, due) if isinstance(given, str) else unread}"}
+        return {"form": f"it returns {not_the_form(result, due)}"}
     return _timing_faults(device, *result)
 
 

@@ -91,10 +91,11 @@ def test_each_wrong_answer_is_named(swaps, kinds):
     assert set(verdict.faults) == kinds, verdict
 
 
-def test_an_error_that_is_swallowed_is_named():
+@pytest.mark.parametrize("returned", ["0.01, 0.001, 10", "None", "object()"])
+def test_an_error_that_is_swallowed_is_named(returned):
     body = RIGHT_ANSWER.partition("    for _ in range(3)")[2].rpartition("    return")[0]
     guarded = "".join(f"    {line}\n" for line in f"    for _ in range(3){body}".splitlines())
-    text = f"    try:\n{guarded}    except RuntimeError:\n        return 0.01, 0.001, 10\n"
+    text = f"    try:\n{guarded}    except RuntimeError:\n        return {returned}\n"
     verdict = judged((f"    for _ in range(3){body}", text))
     assert set(verdict.faults) == {"swallowed"}, verdict
 
