@@ -135,7 +135,7 @@ class Exercises:
         return say(f"Hint {step} of {len(asked.hints)} for `{exercise}`: {asked.hints[step - 1]}")
 
     def solution(self, exercise: str, anyway: bool = False) -> Code | Markdown:
-        """Return the reference solution once an answer was right, or `anyway`: then it is noted that it was asked for.
+        """Return the reference solution once an answer was right, or `anyway`.
 
         In the student's package it is a sentence: the teacher has the solution. Raises ValueError, listing the
         exercises, for an unknown one.
@@ -148,13 +148,9 @@ class Exercises:
         if not record.exercise_record(name)["right_at"] and not anyway:
             ask = self._call_text("solution", wanted_exercise, ", anyway=True")
             return say(
-                f"The reference solution of `{exercise}` is shown after a right answer. {ask} shows it before that, "
-                "and your record notes that you asked for it."
+                f"The reference solution of `{exercise}` is shown after a right answer. {ask} shows it before that."
             )
-        shown = source(*(wanted_exercise.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
-        if not record.exercise_record(name)["right_at"]:
-            record.update_exercise_record(name, solution_at=record.timestamp())
-        return shown
+        return source(*(wanted_exercise.solution or (f"lessons.{self.lab}.solutions.{exercise}",)))
 
     def attempts(self, exercise: str) -> Markdown:
         """Return the versions of the answer with their verdicts, and what the last one changed in the one before it.

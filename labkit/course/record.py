@@ -1,4 +1,4 @@
-"""The record of a student's work: versions of each answer with their verdicts, hints, solutions that were asked for.
+"""The record of a student's work: versions of each answer with their verdicts, and the hints that were asked for.
 
 It is kept beside the answers and survives restarts. A folder that cannot be written keeps nothing, and nothing fails.
 Several notebooks write files in that folder, one at a time.
@@ -31,7 +31,7 @@ class Attempt(TypedDict):
 
 
 class ExerciseRecord(TypedDict):
-    """What is kept of one exercise. `right_at`, `solution_at`: times, "" where it never happened; `hints`: how many.
+    """What is kept of one exercise. `right_at`: a time, "" where it never was right; `hints`: how many.
 
     `named` says which bug the student named for each suspect.
     """
@@ -39,7 +39,6 @@ class ExerciseRecord(TypedDict):
     attempts: list[Attempt]
     hints: int
     right_at: str
-    solution_at: str
     named: dict[str, str]
 
 
@@ -130,7 +129,7 @@ def _text(name: str, number: int) -> str:
 
 def _record_in(entries: dict[str, Any], name: str) -> ExerciseRecord:
     """Return an exercise's entry among those of a record; what was edited by hand to another type counts as empty."""
-    empty: ExerciseRecord = {"attempts": [], "hints": 0, "right_at": "", "solution_at": "", "named": {}}
+    empty: ExerciseRecord = {"attempts": [], "hints": 0, "right_at": "", "named": {}}
     kept = entries.get(name)
     if isinstance(kept, dict):
         for field, value in empty.items():
