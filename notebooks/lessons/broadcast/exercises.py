@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good
+MOST_COPIES = 3_000  # the graph takes time with their square; 8 GPUs scatter and gather 16 chunks in 1,024
 _WORKER = "lessons.broadcast.worker"
 
 
@@ -62,6 +63,10 @@ def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     gpus, chunks = run.plan.gpus, run.plan.chunks
     pieces = {"staged": 1, "pipelined": chunks, "scatter_all_gather": chunks * gpus}[reference]
     copies, best = (_copies_of_call(run, name) for name in (function, f"methods.{reference}"))
+    if len(copies) > MOST_COPIES:
+        what = f"it makes {units.count(len(copies))} copies with chunks={chunks}, and no more than"
+        sentence = f"{what} {units.count(MOST_COPIES)} are judged: copy a chunk at a time"
+        return Verdict.of_faults(exercise, {"too_many": sentence})
     graph, ideal = (Graph(table, run.plan.elements // pieces) for table in (copies, best))
     sentences = _swapped(graph) or {
         "source_reused": _source_fault(rows),

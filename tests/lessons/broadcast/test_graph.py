@@ -10,7 +10,7 @@ from broadcasts import PIPELINED, SCATTER, watched
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RIGHT, WRONG
-from lessons.broadcast import graph
+from lessons.broadcast import exercises, graph
 from lessons.broadcast.exercises import check, judge
 
 WITHOUT_AFTER = PIPELINED.replace(", after=arrived", "")
@@ -210,6 +210,17 @@ def test_the_message_says_it_in_plain_words(trial, name, words):
     sentence = judge(exercise, exercise, f"answers.{name}", trial).faults[kind]
     assert [word for word in words if word not in sentence] == [], sentence
     assert "GPU host" not in sentence
+
+
+def test_more_copies_than_are_judged_make_no_graph(trial, monkeypatch):
+    monkeypatch.setattr(exercises, "MOST_COPIES", 16)
+    assert judge("pipelined", "pipelined", "answers.pipelined", trial).outcome == RIGHT
+    monkeypatch.setattr(exercises, "MOST_COPIES", 15)
+    monkeypatch.delattr(exercises, "Graph")
+    faults = judge("pipelined", "pipelined", "answers.pipelined", trial).faults
+    assert faults == {
+        "too_many": "it makes 16 copies with chunks=4, and no more than 15 are judged: copy a chunk at a time"
+    }
 
 
 def test_a_right_answer_stands_beside_the_reference(trial):
