@@ -183,13 +183,13 @@ def _has_solutions() -> bool:
 class Cases:
     """The hidden cases of one exercise.
 
-    They begin with the shown ones, so that no student gets points for what the notebook's check refuses. `make` draws
-    the others, lists of arguments, from a student's own random numbers; `judge` takes what the answer gave for each
-    list, and these: without it, the exercise's own judge does. Where calling the function is not enough, `driver` names
-    a module whose `drive(function, *arguments)` tries it and returns what the judge takes. With `reference`, the code
-    of a reference solution, that is tried in the same way, and what it gave comes to the judge as a third argument.
-    Then the answer is believed its `calls` alone: the driver makes them again in a process without the answer, and the
-    judge takes what that gives.
+    They begin with the exercise's `inputs`, so that no student gets points for what the notebook's check refuses; one
+    with a `check` of its own may have none. `make` draws the others, lists of arguments, from a student's own random
+    numbers; `judge` takes what the answer gave for each list, and these: without it, the exercise's own judge does.
+    Where calling the function is not enough, `driver` names a module whose `drive(function, *arguments)` tries it and
+    returns what the judge takes. With `reference`, the code of a reference solution, that is tried in the same way, and
+    what it gave comes to the judge as a third argument. Then the answer is believed its `calls` alone: the driver makes
+    them again in a process without the answer, and the judge takes what that gives.
     `may_import` names the modules and functions of labkit that the answer and the driver may import; nothing else of
     labkit is within their reach.
     `start_s`: seconds that the driver's own imports may take, on top of the answer's.
