@@ -30,6 +30,29 @@ class Mistake(NamedTuple):
     throughout: bool = False
 
 
+def float32_mistakes(right: Callable[..., float], everywhere: str) -> tuple[Mistake, ...]:
+    """Return the mistakes in a number of bytes: numbers counted, or numbers of 2 or 8 bytes `everywhere`."""
+    return (
+        Mistake(
+            "numbers",
+            lambda *arguments: right(*arguments) / 4,
+            "that counts numbers, not bytes: in float32 each number takes 4",
+        ),
+        Mistake(
+            "half_precision",
+            lambda *arguments: right(*arguments) / 2,
+            f"that is half of it {everywhere}: in float32 each number takes 4 bytes, and 2 in bfloat16",
+            throughout=True,
+        ),
+        Mistake(
+            "double_precision",
+            lambda *arguments: right(*arguments) * 2,
+            f"that is twice as much {everywhere}: in float32 each number takes 4 bytes, and 8 in float64",
+            throughout=True,
+        ),
+    )
+
+
 def judge_of(
     name: str,
     reference: Callable[..., Any],

@@ -10,7 +10,7 @@ from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake, not_the_form
+from labkit.course.judging import Mistake, float32_mistakes, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -133,23 +133,7 @@ _SENT_BYTES = compared(
             lambda s, p, n: _PASSES[s] * 4 * p,
             "that is all the bytes; in a ring each rank keeps one of N parts and does not send it",
         ),
-        Mistake(
-            "numbers",
-            lambda s, p, n: _sent(s, p, n) / 4,
-            "that counts numbers, not bytes: in float32 each number takes 4",
-        ),
-        Mistake(
-            "half_precision",
-            lambda s, p, n: _sent(s, p, n) / 2,
-            "that is half of it for every strategy: in float32 each number takes 4 bytes, and 2 in bfloat16",
-            throughout=True,
-        ),
-        Mistake(
-            "double_precision",
-            lambda s, p, n: _sent(s, p, n) * 2,
-            "that is twice as much for every strategy: in float32 each number takes 4 bytes, and 8 in float64",
-            throughout=True,
-        ),
+        *float32_mistakes(_sent, "for every strategy"),
         Mistake("together", lambda s, p, n: _sent(s, p, n) * n, "that is what all ranks send together"),
         Mistake(
             "one_pass",

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
-from labkit.course.judging import Mistake
+from labkit.course.judging import Mistake, float32_mistakes
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -41,23 +41,7 @@ _HELD_BYTES = compared(
     (
         Mistake("ahead", _at_other_stage(1), "that is what the next stage holds"),
         Mistake("stage", _at_other_stage(-1), "that is what the stage before holds"),
-        Mistake(
-            "numbers",
-            lambda p, n, stage: held_bytes(p, n, stage) / 4,
-            "that counts numbers, not bytes: in float32 each number takes 4",
-        ),
-        Mistake(
-            "half_precision",
-            lambda p, n, stage: held_bytes(p, n, stage) / 2,
-            "that is half of it at every stage: in float32 each number takes 4 bytes, and 2 in bfloat16",
-            throughout=True,
-        ),
-        Mistake(
-            "double_precision",
-            lambda p, n, stage: held_bytes(p, n, stage) * 2,
-            "that is twice as much at every stage: in float32 each number takes 4 bytes, and 8 in float64",
-            throughout=True,
-        ),
+        *float32_mistakes(held_bytes, "at every stage"),
         Mistake(
             "one_state",
             lambda p, n, stage: held_bytes(p, n, stage) - 4 * p / (n if stage else 1),
