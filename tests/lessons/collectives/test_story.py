@@ -80,6 +80,7 @@ def test_verdicts_on_bandwidths(tmp_path, tell, knobs, said, unsaid):
         ({}, "On 3 GPUs it takes 2.0× the library's time for 1.00 MiB", "noise"),
         ({"times": lambda elements: 1.01}, "takes the library's time for 1.00 MiB, within noise", "1.0×"),
         ({"sent": lambda right: 2 * right}, "✘ **Our ring sends other bytes", "✔"),
+        ({"sent": lambda right: right + (right > 1000)}, "✘ **Our ring sends other bytes", "✔"),  # of one length
         ({"status": "wrong result"}, "✘ **Our ring is wrong** for 1 elements on 2 ranks", "✔"),
     ],
 )
