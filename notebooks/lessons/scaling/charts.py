@@ -178,7 +178,7 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
     figure, axes = parts.panels(len(tables), rows=len(names), row_height=0.5)
     for ax, table in zip(axes, tables, strict=True):
         rows = {row.variant: row for row in table.itertuples()}
-        labels = [TRAININGS[name] + _setting(rows.get(name)) for name in names]
+        labels = [TRAININGS[name].replace("`", "") + _setting(rows.get(name)) for name in names]
         color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
         for place, name in zip(parts.rows(ax, labels, fontsize=8.5), names, strict=True):
             look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 6}

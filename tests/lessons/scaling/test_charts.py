@@ -65,7 +65,8 @@ def test_other_charts_of_runs(runs, name):
     )
     drawn(scaling.parts_chart(*parts), 2)
     drawn(scaling.ways_chart(*exchange), 2)
-    drawn(scaling.accuracy_chart(*accuracy), 2)
+    drawn(chart := scaling.accuracy_chart(*accuracy), 2)
+    assert not any("`" in label.get_text() for label in chart.axes[0].get_yticklabels()), "a chart knows no Markdown"
 
 
 def test_charts_without_a_run():
