@@ -9,14 +9,7 @@ from typing import Any, ClassVar, Self
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.theory.shapes import Model
-from labkit.theory.transformer import (
-    NAMES,
-    SIZES,
-    SMALL_SEQUENCE,
-    SMALL_VOCABULARY,
-    VOCABULARY,
-    transformer,
-)
+from labkit.theory.transformer import NAMES, SIZES, SMALL_VOCABULARY, VOCABULARY, transformer
 from lessons.benchmarking.theory.device import SITUATIONS as SITUATIONS  # steps that the exercise's check feeds
 
 PRECISIONS = ("float32", "tf32", "autocast")
@@ -24,10 +17,10 @@ PRODUCTS = ("float32", "tf32", "bfloat16")  # of matrices alone: autocast's prod
 MODES = ("eager", "graph", "compiled", "compiled_graph")
 PHASES = ("forward", "both", "step")  # both: forward and backward; step: these and AdamW
 VARIANTS = ("right", "unsynchronised", "first_inside", "dropout_on")
-# For CPUs: a sixteenth as wide, a sixth as deep, with two heads each; the five keep their order in width and in depth.
-SMALL_SIZES = {name: (hidden // 16, inner // 16, layers // 6, 2) for name, (hidden, inner, layers, _) in SIZES.items()}
-_FEW_WARM_UPS, _FEW_REPEATS = 2, 6
+# For CPUs: a sixteenth as wide, a seventh as deep, two heads each; the five keep their order in width and in depth.
+SMALL_SIZES = {name: (hidden // 16, inner // 16, layers // 7, 2) for name, (hidden, inner, layers, _) in SIZES.items()}
 _SEQUENCE = 128
+_SMALL_SEQUENCE = 16  # a CPU without bfloat16 products emulates autocast's, and takes tens of times as long
 REFERENCE_LAYERS = 3  # kernels so short that the host alone sets the time
 _HEAD = 64  # width of a head where a sweep chooses the number of heads
 
@@ -63,7 +56,7 @@ class Benchmark(Plan):
 
     @property
     def sequence(self) -> int:
-        return SMALL_SEQUENCE if self.size == "small" else _SEQUENCE
+        return _SMALL_SEQUENCE if self.size == "small" else _SEQUENCE
 
     def dimensions(self, model: str) -> tuple[int, int, int, int]:
         """Return hidden, inner, layers and heads of one of the five sizes, as this plan runs it."""
@@ -80,7 +73,7 @@ class Steps(Benchmark):
     """Forward, forward + backward, and whole AdamW steps of the five sizes; every iteration is a row.
 
     The first point is the first work of a fresh process. Modes other than eager are measured in bfloat16, without
-    forward + backward. To save time, only float32 has all warm-ups and repeats; the others have at most two and six.
+    forward + backward. To save time, only float32 has all warm-ups and repeats; the others have about half of them.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32", "autocast")}
@@ -93,7 +86,7 @@ class Steps(Benchmark):
         """Return the warm-ups and repeats of a point, as `Worker.time` takes them."""
         if precision == "float32":
             return {"warm_ups": self.warm_ups, "repeats": self.repeats}
-        return {"warm_ups": min(self.warm_ups, _FEW_WARM_UPS), "repeats": min(self.repeats, _FEW_REPEATS)}
+        return {"warm_ups": max(1, self.warm_ups // 2), "repeats": self.repeats // 2 + 1}
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for model in self.models:

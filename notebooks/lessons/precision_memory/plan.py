@@ -24,11 +24,6 @@ _SMALL: dict[str, Any] = dict(zip(_SHAPE, (64, 256, 4, 4), strict=True)) | {
     "warm_ups": 1,
     "repeats": 3,
 }
-_TRIAL: dict[str, Any] = dict(zip(_SHAPE, (128, 512, 4, 4), strict=True)) | {
-    "vocabulary": 1200,
-    "sequence": 32,
-    "samples": 4,
-}
 _HIDDEN, _INNER, _LAYERS, _HEADS = SIZES["2.7b"]
 
 
@@ -131,7 +126,7 @@ class Levers(OneGpu):
     On a CPU there is no host to move activations to: that lever is left out there.
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"sequence": 64}
+    SMALL: ClassVar[dict[str, Any]] = {"sequence": 32, "repeats": 2}
     ALLOWED: ClassVar[dict[str, tuple]] = {"lever": tuple(LEVERS)}
 
     sequence: int = 1024
@@ -165,8 +160,9 @@ class Hidden(OneGpu):
 class Trial(OneGpu):
     """Training loops that hold more memory than they need, beside the right one; a point sets variant."""
 
-    SMALL: ClassVar[dict[str, Any]] = _TRIAL
-    FULL: ClassVar[dict[str, Any]] = _TRIAL  # a bug needs no large model to show
+    SMALL: ClassVar[dict[str, Any]] = {"vocabulary": 1200, "sequence": 32, "samples": 2, "layers": 2}
+    # A bug needs no large model to show.
+    FULL: ClassVar[dict[str, Any]] = SMALL | dict(zip(_SHAPE, (128, 512, 4, 4), strict=True)) | {"samples": 4}
     ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
 
     variants: tuple[str, ...] = ("right",)

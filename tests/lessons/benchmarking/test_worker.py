@@ -99,8 +99,8 @@ def test_a_profile_has_all_that_the_questions_need(launched):
     accounts = lab.accounts(run)
     assert list(accounts["phase"]) == list(PHASES) and (accounts["busy_ms"] <= accounts["window_ms"] * 1.001).all()
     roofline = lab.roofline(run).set_index("operator")
-    hidden, inner, layers, _ = run.plan.dimensions("2.7b")
-    assert roofline.loc["aten::mm", "flop"] > 3 * 2 * 4 * 32 * layers * (4 * hidden**2 + 3 * hidden * inner)
+    (hidden, inner, layers, _), tokens = run.plan.dimensions("2.7b"), run.plan.samples * run.plan.sequence
+    assert roofline.loc["aten::mm", "flop"] > 3 * 2 * tokens * layers * (4 * hidden**2 + 3 * hidden * inner)
     assert "optimizer" in set(lab.families(run)["family"])
     assert (attention_parts(run)["us"] > 0).all()
     assert len(run.spans) > 20
