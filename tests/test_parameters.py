@@ -186,8 +186,35 @@ def test_full_on_too_few_gpus_says_how_many_there_are(machine):
         sharding.Strategies.sized("full")
 
 
+def test_full_on_gpus_that_may_not_be_used_says_how_many_may(machine, monkeypatch):
+    machine(4)
+    monkeypatch.setenv("LABKIT_MAX_GPUS", "1")
+    with pytest.raises(
+        PlanError, match=r"at least 2 GPUs, and 4 GPU\(s\) are visible here, of which a launch may use 1:"
+    ):
+        sharding.Strategies.sized("full")
+
+
 def told(lab, **parameters) -> str:
     return check_parameters(lab, **{"size": "auto", "gpus": 0, "seeds": 0} | parameters).data
+
+
+def test_a_lesson_over_nodes_runs_small_at_any_size_where_gpus_have_no_cluster(machine, monkeypatch):
+    """So that one command runs the whole workbook at full size on a node."""
+    monkeypatch.setattr(labkit.parameters, "why_replayed", lambda: "")
+    for name in ("LABKIT_CLUSTER", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    machine(2)
+    assert "size **small**, **2 CPU processes on each node**. `size='full'` changes" in told(
+        beyond_the_node, size="full"
+    )
+    assert "changes nothing" not in told(beyond_the_node) + told(broadcast, size="full")
+    machine(1)
+    with pytest.raises(ParameterError, match=r"needs at least 2 GPUs, and 1 GPU\(s\) are visible here"):
+        told(beyond_the_node, size="full")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    machine(2)
+    assert "size **full**, **2 GPUs on each node**" in told(beyond_the_node, size="full")
 
 
 def test_the_check_says_what_will_run(machine):

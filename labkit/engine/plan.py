@@ -84,6 +84,8 @@ class Plan:
         if self.size == "full" and device == "cpu":
             needed = "a GPU" if self.least == 1 else f"at least {self.least} GPUs"
             shown = f"{len(here.gpus)} GPU(s) are visible here" if here.has_gpus else node.why_no_gpu_is_visible()
+            if (usable := allowed_gpus()) < len(here.gpus):  # LABKIT_MAX_GPUS, or a cluster whose settings say so
+                shown += f", of which a launch may use {usable}"
             advice = "take size='small', or replay() a recorded run"
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
         self._hold({"device": device, "gpus": self.gpus or (allowed_gpus() if self.on_gpus() else 2)})

@@ -51,6 +51,12 @@ class OverNodes(Plan):
     def small(cls, **knobs: Any) -> Self:
         return super().small(**{"link_mbit": _rates()} | knobs)
 
+    @classmethod
+    def sized(cls, size: str = "auto", **knobs: Any) -> Self:
+        """Return the small plan for size="full", too, where GPUs are there but in two namespaces do not count."""
+        alone = size == "full" and super().on_gpus() and not on_a_cluster()
+        return super().sized("small" if alone else size, **knobs)
+
     def require_rates(self) -> None:
         """Raise PlanError unless the rates are whole numbers, 0 or more."""
         if not self.link_mbit or not all(isinstance(rate, int) and rate >= 0 for rate in self.link_mbit):
