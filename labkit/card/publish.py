@@ -45,8 +45,7 @@ def card_of(record: Record) -> Card:
 def machine() -> Machine:
     """Return this node in words that a page can show."""
     node = here()
-    table = node.table()
-    facts = dict(zip(table["property"], table["value"], strict=True))
+    facts = dict(node.table()["value"])
     facts.pop("software", None)  # all versions follow
     facts = {name: value for name, value in facts.items() if value != "–"}
     return Machine(node.label, facts, dict(node.versions), host=host_name())

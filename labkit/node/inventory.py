@@ -94,7 +94,7 @@ class Node:
         return _from_record(cls, record)
 
     def table(self) -> "pd.DataFrame":
-        """Property and value, at most 12 rows, for a notebook."""
+        """Return the column `value`, at most 12 rows, one a property, for a notebook."""
         import pandas as pd  # here, so that `import labkit` stays fast
 
         numa = "; ".join(f"{node}: CPUs {cpus}" for node, cpus in self.numa_nodes)
@@ -120,7 +120,7 @@ class Node:
             ),
             "read on": self.date,
         }
-        return pd.DataFrame([(name, value or "–") for name, value in rows.items()], columns=["property", "value"])
+        return pd.DataFrame({"value": {name: value or "–" for name, value in rows.items()}})
 
 
 @functools.cache

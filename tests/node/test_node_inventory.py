@@ -92,7 +92,7 @@ def test_labels():
 
 def test_tables():
     gpu = replace(A, memory_mib=143771, ecc=True, mig=False, nvlinks=18, power_limit_w=700.0, temperature_c=31)
-    table = replace(NODE, gpus=(gpu, replace(gpu, index=1, ecc=False))).table().set_index("property").value
+    table = replace(NODE, gpus=(gpu, replace(gpu, index=1, ecc=False))).table().value
     assert table["GPUs"] == "2 × NVIDIA H200"
     assert table["memory per GPU"] == "140 GiB"
     assert table["ECC, MIG, persistence mode"] == "on, off, –; off, off, –"
