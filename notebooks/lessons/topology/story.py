@@ -80,9 +80,10 @@ def pinning(table: pd.DataFrame) -> Markdown:
     gains = _pinning_gains(table)
     if not gains:
         return verdict("This run has no pinned memory to compare: there is no GPU to pin it for.")
-    if max(gains.values()) <= _EQUAL:
-        return verdict("Pinned memory gains nothing here.")
-    return verdict(f"**Pinned memory is faster**: {listed(f'{way} {units.times(g)}' for way, g in gains.items())}.")
+    faster = listed(f"{way} {units.times(gain)}" for way, gain in gains.items() if gain > _EQUAL)
+    return verdict(
+        "Pinned memory gains nothing here." if faster == "none" else f"**Pinned memory is faster**: {faster}."
+    )
 
 
 def _pinning_gains(table: pd.DataFrame) -> dict[str, float]:
@@ -113,7 +114,7 @@ def far_node(table: pd.DataFrame) -> Markdown:
     """Say what host memory of the far NUMA node costs; takes `copies`."""
     losses = tables.far_losses(table)
     if losses.empty:
-        return verdict("This run used one NUMA node, so no host memory is far from a GPU.")
+        return verdict("This run used the memory of one NUMA node, so there is no other to compare with.")
     if losses.max() > _NEAR:
         return verdict(f"**The far NUMA node costs up to {units.percent(losses.max())}** of a GPU's host rate.")
     return verdict("The far NUMA node costs next to nothing here.")
@@ -135,7 +136,14 @@ def beside_datasheet(table: pd.DataFrame) -> Markdown:
 
 
 def size_matters(small: pd.DataFrame, large: pd.DataFrame) -> Markdown:
-    """Say on which paths small copies are faster or slower than large ones; takes two runs' `alone` copies."""
+    """Say on which paths small copies are faster or slower than large ones; takes two runs' `alone` copies.
+
+    Host memory that is pinned and that is not are two paths.
+    """
+    small, large = (
+        table.assign(name=table["name"] + (" (" + table["memory"] + ")").where(table["memory"].notna(), ""))
+        for table in (small, large)
+    )
     rates = [table.groupby("name", sort=False)["gb_per_s"].median() for table in (small, large)]
     sizes = [fact(table, "size") for table in (small, large)]
     shown = pd.concat(rates, axis=1, join="inner").reset_index()

@@ -47,7 +47,7 @@ COPIES = [
     (topology.pairs_alike, {"odd": {(1, 2): 99.0}}, "not alike**: the fastest copies 4.0×", "copies alike"),
     (topology.pairs_alike, {"gpus": 1}, "No pair was measured", "alike"),
     (topology.same_bytes, {}, "✔ All 48 copies", "Wrong"),
-    (topology.far_node, {}, "one NUMA node", "costs"),
+    (topology.far_node, {}, "the memory of one NUMA node, so there is no other", "costs"),
     (topology.far_node, {"numa": (0, 1), "far": 0.75}, "costs up to 25 %", "next to nothing"),
     (topology.far_node, {"numa": (0, 1), "far": 0.99}, "costs next to nothing", "up to"),
     (topology.beside_datasheet, {"together": RATES}, "reach 79 % to 86 % of the link's rate**", "mistake"),
@@ -100,6 +100,7 @@ def test_size_matters(tmp_path):
     text = topology.size_matters(small, large).data
     assert "GPU → GPU: 1 MiB is copied at 0.25× the rate of 64 MiB" in text
     assert "| GPU → GPU | 99.0 | 396 |" in text
+    assert "| GPU → host (pageable) | 9.75 | 9.75 |" in text and "| GPU → host (pinned) | 51.6 | 51.6 |" in text
     small["spread_gb_per_s"] = 300.0
     assert (
         "On every path 1 MiB and 64 MiB are copied at one rate, within noise"
@@ -125,4 +126,4 @@ def test_in_one_minute(tmp_path):
 def test_pinned_memory_that_is_faster_one_way_alone_is_told(tmp_path):
     rates = topology.host_rates(topology.copies(copies_run(tmp_path / "run")))
     rates.loc[rates["name"] == rates["name"].iloc[0], "alone_gb_per_s"] = 50.0
-    assert "Pinned memory is faster" in topology.pinning(rates).data
+    assert "Pinned memory is faster**: GPU → host 5.3×." in topology.pinning(rates).data
