@@ -187,7 +187,9 @@ def reports_chart(
         look = {"color": color, "marker": _MARKERS[backend], "label": f"{name}, {NAMES[backend]}, 2 ranks"}
         _marks(ax, line["bytes"], line["median_us"] / 1e3, line["spread_us"] / 1e3, **look)
         if table is recorded:
-            _first_call(ax, _widest(rows[rows["backend"] == backend]))
+            first = line.loc[line["bytes"].idxmin()]
+            look = {"color": color, "ms": 13, "ls": "", "label": "recorded run, its very first call"}
+            ax.plot(first["bytes"], first["first_us"] / 1e3, "*", **look)
     ax.plot(MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
     sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else MB * least["megabytes"]
     if recorded is None:
@@ -207,12 +209,6 @@ def reports_chart(
     )
     canvas.legend_above(ax, columns=4)
     return canvas.finish(figure, sources(times, recorded, here))
-
-
-def _first_call(ax: Axes, rows: pd.DataFrame) -> None:
-    first = rows.loc[rows["bytes"].idxmin()]
-    label = f"recorded run, its very first call ({first['ranks']} ranks)"
-    ax.plot(first["bytes"], first["first_us"] / 1e3, "*", color=canvas.RECORDED, ms=13, ls="", label=label)
 
 
 def chunk_color(values: int, ranks: int) -> str:

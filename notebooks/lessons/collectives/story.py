@@ -89,8 +89,8 @@ def smallest(table: pd.DataFrame) -> Markdown:
 
 
 def first_call(table: pd.DataFrame) -> Markdown:
-    """Say what the very first call of a run took beside a later one; takes `bandwidths`."""
-    rows = _widest(table)
+    """Say what the very first call of a run, among the fewest ranks, took beside a later one; takes `bandwidths`."""
+    rows = table[table["ranks"] == table["ranks"].min()].dropna(subset="median_us")
     row = _in_flight(rows, backends(rows["backend"])[0]).iloc[0]
     first, later = _us(row["first_us"]), _us(row["median_us"])
     if pd.isna(row["first_us"]) or row["first_us"] < 2 * row["median_us"]:
@@ -172,9 +172,12 @@ def reached(table: pd.DataFrame) -> Markdown:
         }
     )
     best = rows.iloc[0]
+    spread = rows["bus_gb_per_s"] * rows["spread_us"] / rows["median_us"]
+    near = (best["bus_gb_per_s"] - rows["bus_gb_per_s"] <= spread.iloc[0] + spread) & (rows.index != best.name)
+    noise = f" Within noise of it: {listed(rows.loc[near, 'collective'])}." if near.any() else ""
     allows = f", {units.percent(best['share_of_limit'])} of what the links allow" if share.notna().any() else ""
     rate = units.rate(best["bus_gb_per_s"])
-    head = f"{run_name(table)}: **{best['collective']} reaches most, {rate}{allows}.**"
+    head = f"{run_name(table)}: **{best['collective']} reaches most, {rate}{allows}.**{noise}"
     if wrong:
         head = f"✘ **{wrong} settings gave wrong values, or beat the links.** {head}"
     elif rows["above_ring"].astype(bool).any():
@@ -230,11 +233,16 @@ def _few_large(runs: Mapping[str, Run]) -> str:
     flat = line[line["median_us"] <= FLAT * line["median_us"].iloc[0]]
     if is_noise([*line["median_us"]]):
         return f"up to {units.exact_size(flat['bytes'].iloc[-1])} noise is larger than what the size adds"
+    if len(flat) == 1:
+        return "the time grows from the first step on"
     return f"{units.exact_size(flat['bytes'].iloc[-1])} take as long as {units.exact_size(line['bytes'].iloc[0])}"
 
 
 def _knee(runs: Mapping[str, Run]) -> str:
-    size = _knee_of(_fastest(runs))
+    line = _fastest(runs)
+    if is_noise([*line["median_us"]]):
+        return "noise hides the knee"
+    size = _knee_of(line)
     return f"knee at {size}" if size else "no knee among these sizes"
 
 

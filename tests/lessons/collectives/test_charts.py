@@ -72,7 +72,7 @@ def test_reports_chart(tables, times, name):
     figure = checked(collectives.reports_chart(times, tables[name], recorded(tables["four"])))
     assert len(labels(figure)) == 2 + 2 + 1
     (first,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
-    assert first.get_ydata()[0] == pytest.approx(30 * 30e-3, rel=0.01), "30 calls of six hops of 5 µs"
+    assert first.get_ydata()[0] == pytest.approx(30 * 10e-3, rel=0.01), "30 calls of two hops of 5 µs"
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -29,6 +29,12 @@ CASES = [
     ),
     (collectives.smallest, {}, "| NCCL | one call, waited for | 30.0", "recorded"),
     (collectives.first_call, {}, "the very first call took 300 µs**, a later one 10.0 µs", "no longer"),
+    (
+        collectives.first_call,
+        {"gpus": 4, "counts": (2, 4)},
+        "the very first call took 300 µs**",
+        "900",
+    ),  # that of two ranks came first
     (collectives.first_call, {"first": 1.5}, "took 15.0 µs, no longer than twice a later one", "**"),
     (collectives.knee, {}, "from 3.62 MiB on, bytes count for more than latency.** One line fits", "too"),
     (collectives.knee, {"lines": FLAT}, "at no size that was measured do bytes", "from"),
@@ -63,6 +69,13 @@ CASES = [
         "no error",
     ),
     (collectives.reached, {"device": "cpu"}, "GB/s.**", "allow."),
+    (collectives.reached, {}, "Within noise of it: ", "broadcast reaches"),
+    (
+        collectives.reached,
+        {"bend": bent(lambda size, knobs: knobs["collective"] != "broadcast", 1.5)},
+        "**broadcast reaches most",
+        "noise",
+    ),
 ]
 
 
@@ -115,3 +128,6 @@ def test_in_one_minute(tmp_path):
     odd = {"sweep": made_sweep(tmp_path / "c", gpus=2, first=0.5, bend=slow)}
     told = collectives.in_one_minute(odd, odd).data
     assert "noise is larger than what the size adds" in told and "the first call was not longer" in told
+    assert "noise hides the knee" in told and "knee at" not in told
+    steep = {"sweep": made_sweep(tmp_path / "d", gpus=2, lines=STEEP)}
+    assert "| the time grows from the first step on |" in collectives.in_one_minute(steep, steep).data
