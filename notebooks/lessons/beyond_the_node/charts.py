@@ -53,7 +53,8 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
         canvas.logarithmic(ax.xaxis)
         canvas.logarithmic(ax.yaxis)
         ax.grid(True)
-        ax.set(title=f"{where(table)}: all-reduce of two ranks", xlabel="tensor, MiB (log)")
+        ranks = " or ".join(map(str, sorted(set(lines["ranks"]))))
+        ax.set(title=f"{where(table)}: all-reduce of {ranks} ranks", xlabel="tensor, MiB (log)")
     axes[0].set_ylabel("all-reduce, ms (log)")
     canvas.shared_legend(figure, axes, columns=3)
     return canvas.finish(figure, sources(*(table for table, _ in runs)))
@@ -101,7 +102,7 @@ def strategies_chart(*tables: pd.DataFrame) -> Figure:
         rest = (rows["step_ms"] - compute).to_numpy()
         look = {
             "color": canvas.COMMUNICATE,
-            "label": "what communication adds",
+            "label": "what the strategy adds",
             "spread": rows["spread_step_ms"].to_numpy(),
         }
         parts.bars(ax, rest, start=end, **look)

@@ -67,6 +67,13 @@ def test_two_levels_send_and_take_two_thirds(messages):
     assert on_cpus.startswith("Here: **One flat ring sends 1.5×") and "longer" not in on_cpus
 
 
+@pytest.mark.parametrize("counted", [1.0, float("nan")], ids=["both ways alike", "nothing"])
+def test_an_interface_that_does_not_count_the_messages_is_told(messages, counted):
+    gain = lab.levels_gain(messages)
+    said = lab.fewer_bytes(made_from(gain.assign(bytes_gain=counted), gain)).data
+    assert "✘ The interface counts other bytes than theory." in said and "sends" not in said
+
+
 def test_two_levels_that_are_slower_or_within_noise_are_said_to_be_so(folder):
     slower = lab.levels_gain(made.messages_run(folder / "slower", hierarchical=2.0))
     assert "slower all the same at 100 Mbit/s" in lab.fewer_bytes(counting(slower)).data
@@ -175,7 +182,10 @@ def test_measures_need_two_nodes(folder, messages, steps):
 def test_one_minute_says_what_each_run_shows(messages, steps, folder):
     runs = {"messages": messages, "strategies": steps, "localsteps": made.local_run(folder / "minute")}
     said = lab.in_one_minute(runs, runs).data
-    assert "not measured" not in said and "16× fewer bytes with one exchange in 16 steps" in said
+    assert "not measured" not in said and "16× fewer bytes with one exchange in 16 steps; loss 3.50 ± 0" in said
+    runs["localsteps"] = made.local_run(folder / "one seed", seeds=(0,))
+    said = lab.in_one_minute(runs, runs).data
+    assert "loss 3.50 instead of 3.50, of one seed" in said and "±" not in said
     kept = {name: replay(path) for name, path in lab.RECORDED.items()}
     assert "| here |" in said and "| here |" not in lab.in_one_minute(kept, kept).data
 
@@ -185,6 +195,9 @@ def test_every_chart_draws(messages, steps, folder):
     table = lab.strategies(steps, lines)
     figure = checked(lab.lines_chart((sent, lines), (sent, lines), guess=80))
     assert len(figure.axes) == 1, "one run that is given twice is drawn once"
+    assert figure.axes[0].get_title(loc="left").endswith("all-reduce of 2 ranks")
+    eight = made_from(lines.assign(ranks=lines["ranks"].where(lines["place"] == "between", 8)), lines)
+    assert lab.lines_chart((sent, eight)).axes[0].get_title(loc="left").endswith("all-reduce of 2 or 8 ranks")
     for draw in (lab.strategies_chart, lab.turning_chart, lab.efficiency_chart):
         checked(draw(table))
     checked(lab.local_steps_chart(lab.local_steps(made.local_run(folder / "drawn"))))
