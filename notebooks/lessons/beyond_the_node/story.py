@@ -194,10 +194,8 @@ def _beside_ddp(rows: pd.DataFrame, turned: bool) -> str:
     if not resolved(ddp["step_ms"], hsdp["step_ms"], ddp["spread_step_ms"], hsdp["spread_step_ms"]):
         return " DDP's differs from it by no more than noise."
     if ddp["step_ms"] > hsdp["step_ms"]:
-        return (
-            " DDP's is slower than HSDP's, too; faster links turn that round." if turned else " DDP's is slower, too."
-        )
-    return " DDP's is the fastest: it sends more, in fewer calls."
+        return f" DDP's is slower than HSDP's{'; faster links turn that round' if turned else ''}."
+    return " DDP's is shorter than HSDP's, though it sends more."
 
 
 def which_knob(table: pd.DataFrame) -> Markdown:
