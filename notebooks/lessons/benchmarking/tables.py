@@ -218,15 +218,15 @@ def roofline(run: Run) -> pd.DataFrame:
 
     In the plan's last precision. Columns: flop_per_byte, tflops, share of all operators' time, roof_tflops; `bound` is
     the roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More than 1
-    below the memory roof: its operands came out of the cache. Facts: precision, busy_share (of the step alone),
-    peak_tflops and gb_per_s, NaN where no datasheet is known.
+    below the memory roof: operands came out of the cache, or were not all read (an embedding). Facts: precision,
+    busy_share (of the step alone), peak_tflops and gb_per_s, NaN where no datasheet is known.
     """
     precision = run.plan.precisions[-1]
     largest_step = "model == @_LARGEST and precision == @precision and phase == 'step'"
     rows, kernel_rows = run.entries("operator").query(largest_step), run.entries("kernel").query(largest_step)
     counted = ["calls", "total_us", "flop", "moved_bytes"]
     table = rows.reindex(columns=["operator", *counted]).groupby("operator", sort=False)[counted].mean().reset_index()
-    table = _believed(table, kernel_rows)
+    table = _believed(_as_it_ran(table), kernel_rows)
     table["share"] = table["total_us"] / table["total_us"].sum()
     table = table[(table["flop"] > 0) & (table["moved_bytes"] > 0)].reset_index(drop=True)
     table["flop_per_byte"] = table["flop"] / table["moved_bytes"]
@@ -241,6 +241,21 @@ def roofline(run: Run) -> pd.DataFrame:
     account = accounts(run).query(largest_step).iloc[0]
     busy_share = account["busy_ms"] / account["plain_ms"]
     return of_run(table, run, precision=precision, busy_share=busy_share, peak_tflops=peak, gb_per_s=rate)
+
+
+def _as_it_ran(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with two counts corrected to what ran while the profiler watched.
+
+    While torch counts, autograd adds gradients up in new tensors ("aten::add"), otherwise in place ("aten::add_", which
+    then has a time and no counts): both are one row. The fused AdamW's schema says that it writes to the gradients, one
+    of four tensors that it reads; its kernel does so only for a gradient scaler (torch's fused_adam_utils.cuh).
+    """
+    out_of_place = table["operator"].str.removesuffix("_")
+    merged = table["flop"].isna() & out_of_place.isin(table["operator"])
+    names = table["operator"].mask(merged, out_of_place)
+    table = table.groupby(names, sort=False).sum(numeric_only=True, min_count=1).reset_index()
+    adamw = table["operator"].str.contains("fused_adamw")
+    return table.assign(moved_bytes=table["moved_bytes"].mask(adamw, table["moved_bytes"] * 7 / 8))
 
 
 def _believed(table: pd.DataFrame, kernel_rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from labkit.tables.measures import measures_of
 from labkit.theory.transformer import NAMES
 from lessons import benchmarking as lab
 from lessons.benchmarking.tables import attention_parts, kernels
+from lessons.benchmarking.theory import parameters_of
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +164,18 @@ def test_an_operator_never_has_more_time_than_its_step(recorded):
     table = lab.roofline(recorded["profiles"]).set_index("operator")
     busy_ms = lab.accounts(recorded["profiles"]).set_index(["model", "precision", "phase"])["busy_ms"]
     assert table["total_us"].sum() / 1e3 == pytest.approx(busy_ms["2.7b", "autocast", "step"], rel=0.03)
+
+
+def test_operators_move_the_bytes_that_they_moved_while_timed(recorded):
+    """Gradients add up in place when nothing counts; AdamW reads weight, gradient and two states, and writes three."""
+    table = lab.roofline(recorded["profiles"]).set_index("operator")
+    assert "aten::add_" not in table.index and table.loc["aten::add", "total_us"] == pytest.approx(1731, abs=1)
+    drawn = table[table["share"] >= 1e-3]
+    assert drawn["of_roof"].max() < 1
+    weights = parameters_of("2.7b")
+    adamw = table.loc["aten::_fused_adamw_"]
+    assert adamw["moved_bytes"] == pytest.approx(7 * 4 * weights, rel=1e-4)
+    assert adamw["of_roof"] == pytest.approx(0.79, abs=0.005)
 
 
 def test_recorded_runs_reach_every_goal(recorded):
