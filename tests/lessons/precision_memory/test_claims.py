@@ -1,5 +1,6 @@
 """Lab 07's claims: every figure of the report recomputed, and the verdicts."""
 
+import pandas as pd
 import pytest
 
 from labkit.claims import claims
@@ -7,6 +8,7 @@ from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from labkit.theory.transformer import VOCABULARY
 from lessons import precision_memory
+from lessons.precision_memory.claims import is_slower
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,12 @@ def test_the_reason_of_slower_models():
     large = steps.query("mode == 'eager' and phase == 'forward' and model == 'large'").set_index("precision")
     assert large.loc["autocast", ["ms", "spread_ms"]].tolist() == pytest.approx([32.2, 4.6], abs=0.05)
     assert large.loc["float32", "ms"] == pytest.approx(31.9, abs=0.05)
+
+
+@pytest.mark.parametrize(("tf32_ms", "slower"), [(20.4, True), (44.0, False)])
+def test_a_host_that_became_slower_makes_no_model_slower(tf32_ms, slower):
+    times = {"float32": (20.4, 0.6), "tf32": (tf32_ms, 0.6), "autocast": (45.0, 2.4)}
+    assert is_slower(pd.DataFrame.from_dict(times, orient="index", columns=["ms", "spread_ms"])) is slower
 
 
 def test_the_reports_forwards_kept_activations():
