@@ -138,10 +138,7 @@ def _said_of_sizes(table: pd.DataFrame, fit: pd.DataFrame) -> str:
     if rows.empty or fit.empty:
         return "too few bucket sizes were measured."
     line, span = fit.iloc[0], _span(fit)
-    if len(rows) > 1 and (line["tied_from_mib"], line["tied_to_mib"]) == (
-        rows["mean_mib"].min(),
-        rows["mean_mib"].max(),
-    ):
+    if _all_tied(table, fit):
         return f"**no size from {span} is fastest beyond noise**: this sweep does not test the formula."
     fastest = f"**fastest within noise: {span}**"
     if line["limit_gb_per_s"] < line["gb_per_s"] < math.inf:
@@ -154,6 +151,13 @@ def _said_of_sizes(table: pd.DataFrame, fit: pd.DataFrame) -> str:
     outside = line["optimum_mib"] <= below or line["optimum_mib"] >= above
     among = "**not among them**" if outside else "among them"
     return f"{fastest}. The formula's best, {units.number(line['optimum_mib'], 2)}, is {among}."
+
+
+def _all_tied(table: pd.DataFrame, fit: pd.DataFrame) -> bool:
+    """Return whether both the smallest and the largest measured size are as fast as the fastest, within noise."""
+    sizes = table.loc[(table["strategy"] == "bucketed") & (table["status"] == "ok"), "mean_mib"]
+    ends = fit[["tied_from_mib", "tied_to_mib"]].iloc[0].tolist()
+    return len(sizes) > 1 and ends == [sizes.min(), sizes.max()]
 
 
 def _span(fit: pd.DataFrame) -> str:
@@ -190,7 +194,11 @@ def _size(runs: Mapping[str, Run]) -> str | None:
     fit = tables.overhead(runs["buckets"])
     if fact(fit, "on_cpu"):
         return NOT_COMPARED
-    return None if fit.empty else f"fastest within noise: {_span(fit)}"
+    if fit.empty:
+        return None
+    if _all_tied(tables.buckets(runs["buckets"]), fit):
+        return f"no size from {_span(fit)} is fastest beyond noise"
+    return f"fastest within noise: {_span(fit)}"
 
 
 def _right(runs: Mapping[str, Run]) -> str:

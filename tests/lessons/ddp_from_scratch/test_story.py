@@ -112,3 +112,6 @@ def test_one_minute_says_what_each_run_shows(tmp_path):
     said = ddp.in_one_minute(on_cpus, runs).data
     assert said.count("CPUs: not compared") == 2
     assert "22 ms shorter" in said and "115 MiB" not in said.partition("√")[0] and "14 of 14 cases" in said
+    assert "| fastest within noise: 115 MiB |" in said
+    runs["buckets"] = buckets_run(tmp_path / "flat", line=Overhead(0.096, 2e-7, 1e14))
+    assert "| no size from 23 to 3 811 MiB is fastest beyond noise |" in ddp.in_one_minute(on_cpus, runs).data
