@@ -340,6 +340,6 @@ def why_so_far() -> HTML:
     return why(
         "Its FLOP need a fraction of a millisecond. Why does the smallest size's eager forward take so much longer?",
         ("The GPU waits for the host", "Each kernel is shorter than its launch. The GPU has no work most of the time."),
-        ("The weights have to be read", "True, but that takes about a tenth of a millisecond from an H100's memory."),
+        ("The weights have to be read", "True, but that takes about 0.15 ms from an H100's memory."),
         ("The first iterations are slow", "They are warm-ups here: the median leaves them out."),
     )
