@@ -253,13 +253,10 @@ def bytes_or_flop(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if memory.empty:
         return verdict(f"{place_name(table).capitalize()} no large operator is bound by the memory.", shown)
     share, of_step = (units.percent(memory["share"].sum() * part) for part in (1, fact(table, "busy_share")))
-    where = place_name(table).capitalize()
-    top = memory.iloc[0]
-    sentence = (
-        f"**{where} the memory bounds {share} of the kernels' time, {of_step} of the step's, timed alone**, most of it "
-        f"`{top['operator']}`, which reaches"
-    )
-    return verdict(f"{sentence} {units.percent(top['of_roof'])} of its roof.", shown)
+    top, where = memory.iloc[0], place_name(table).capitalize()
+    sentence = f"**{where} the memory bounds {share} of the kernels' time, {of_step} of the step's, timed alone**"
+    reached = f"the largest part of it `{top['operator']}`, which reaches {units.percent(top['of_roof'])} of its roof"
+    return verdict(f"{sentence}, {reached}.", shown)
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
