@@ -76,8 +76,8 @@ def _said_of_hiding(table: pd.DataFrame, costs: pd.DataFrame) -> str:
         if (longer := row["backward_ms"] - rows.loc["none", "backward_ms"]) > row["spread_longer_ms"]:
             grown = units.number(longer, 2)
             sentence += f" Backward takes {grown} ms longer while it sends; the formula counts only its calls."
-        others = [f"*{NAMES[name]}*" for name, after in pairs if name != best and not _gains(rows, name, after)]
-        return f"{sentence} {listed(others)} hides nothing beyond noise." if others else sentence
+        others = [pair for pair in pairs if pair[0] != best and not _gains(rows, *pair)]
+        return " ".join([sentence, *(_said_no_gain(rows, *pair) for pair in others)])
     sentence = f"{added}. **Backward hides nothing beyond noise.**"
     if "flat" in rows.index and _apart(naive, rows.loc["flat"]) and rows.loc["flat", "step_ms"] < naive["step_ms"]:
         saved = units.number(naive["step_ms"] - rows.loc["flat", "step_ms"], 2)
@@ -98,6 +98,12 @@ def _most_hidden(rows: pd.DataFrame) -> str | None:
 
 def _gains(rows: pd.DataFrame, name: str, after: str) -> bool:
     return _apart(rows.loc[after], rows.loc[name]) and rows.loc[name, "step_ms"] < rows.loc[after, "step_ms"]
+
+
+def _said_no_gain(rows: pd.DataFrame, name: str, after: str) -> str:
+    if _gains(rows, after, name):
+        return f"*{NAMES[name]}* takes longer than *{NAMES[after]}*, beyond noise."
+    return f"*{NAMES[name]}* hides nothing beyond noise."
 
 
 def _said_longer(rows: pd.DataFrame, name: str, after: str) -> str:

@@ -37,6 +37,12 @@ def test_all_right(tmp_path):
             0,
             "hides nothing beyond noise.** Fewer calls save: *flat*",
         ),
+        (
+            {"none": 90, "naive": 130, "overlapped": 120, "bucketed": 110},
+            0,
+            "*bucketed* takes longer than *flat*, beyond noise.",
+        ),
+        ({"none": 90, "naive": 130, "overlapped": 109, "bucketed": 110}, 10, "*bucketed* hides nothing beyond noise."),
         ({"none": 90, "naive": 130, "overlapped": 115, "bucketed": 120}, 10, "hides nothing beyond noise.**"),
         ({"none": 90, "naive": 95, "overlapped": 80, "bucketed": 85}, 10, "cannot say how much backward hides.**"),
         ({"none": 90, "naive": 95, "overlapped": 153, "bucketed": 100}, 10, "*overlapped* takes 58 ms longer than"),
