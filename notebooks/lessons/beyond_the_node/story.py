@@ -81,6 +81,7 @@ def _said_of_lines(lines: pd.DataFrame) -> _Said:
     far = shaped[(shaped["share_of_rate"] - 1).abs() > _NEAR]
     names = {"place": "place", "link_mbit": "rate set, Mbit/s", "alpha_us": "α, µs", "beta_gb_per_s": "β, GB/s"}
     shown = lines[list(names)].assign(share=lines["share_of_rate"].map(units.percent, na_action="ignore").fillna("–"))
+    shown["link_mbit"] = shown["link_mbit"].astype(object).where(lines["link_mbit"] > 0, "–")
     shown = shown.rename(columns=names | {"share": "β by the rate set"})
     worst = units.percent((shaped["share_of_rate"] - 1).abs().max())
     sentence = f"✔ **every line between nodes carries the rate that was set, to within {worst}.**"

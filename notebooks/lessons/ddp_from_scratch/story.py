@@ -34,9 +34,9 @@ def all_right(cases: pd.DataFrame) -> Markdown:
 
 
 def what_is_hidden(*runs: _Pair) -> Markdown:
-    """Say how much backward hides, each class beside the one with as many calls; takes `implementations` and `costs`.
+    """Say how much backward hides, each class beside its like that sends afterwards.
 
-    Of both this run comes first, as a pair, and then the recorded one.
+    Takes `implementations` and `costs`, of this run first, as a pair, and then of the recorded one.
     """
     return verdict(
         _compared(runs, _said_of_hiding), _both(runs).dropna(axis="columns", how="all"), summary="Every class"
