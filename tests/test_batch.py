@@ -353,7 +353,7 @@ def test_the_report_has_a_page_of_all_claims(folder):
     shown = (report / "claims.html").read_text()
     assert 'href="claims.html"' in (report / "index.html").read_text() and 'href="index.html"' in shown
     assert loaded_addresses(shown) == []
-    assert "Of 3 claims 1 hold, 1 do not hold, and 1 cannot be decided" in shown
+    assert "Claims: 3. ✔ holds: 1, ✘ does not hold: 1, ○ cannot be decided: 1." in shown
     assert "the rate is &lt;b&gt;high&lt;/b&gt;" in shown and "<b>high" not in shown
     assert "0.500 GB" in shown
     assert "sharding 0 &amp; &lt;more&gt;." in shown and "pipeline 1 &amp;" in shown and "pipeline 0" not in shown
@@ -372,5 +372,5 @@ def test_a_lab_whose_claims_cannot_be_recomputed_costs_no_other(folder, monkeypa
     monkeypatch.setattr(publish, "claims_of", damaged)
     status, report = run(folder, "00")
     shown = (report / "claims.html").read_text()
-    assert status == 0 and "the memory is a quarter" in shown and "Of 1 claims 0 hold" in shown
+    assert status == 0 and "the memory is a quarter" in shown and "Claims: 1. ✘ does not hold: 1." in shown
     assert "not recomputed: FileNotFoundError: no &lt;recorded&gt; run" in shown

@@ -15,7 +15,7 @@ from labkit.report.first_page import write_first_page
 from labkit.report.kept_reports import RECORD, executed_file, page_file
 from labkit.report.page import write_page
 from labkit.report.record import FAILED, OK, Outcome, Record
-from labkit.story.claims import claims_text
+from labkit.story.claims import claims_text, tally
 
 INTRODUCTION = (
     "Each row is a claim of a published report: the figure that it prints, and the figure that this workbook "
@@ -70,12 +70,8 @@ def write_claims(path: Path) -> None:
             why = f"not recomputed: {type(error).__name__}: {error}"
             sections.append(f'<h2>{escape(lab)}</h2><div class="why">{escape(why)}</div>')
     verdicts = [holds for table in tables for holds in table["holds"]]
-    counts = (
-        f"Of {len(verdicts)} claims {verdicts.count(True)} hold, {verdicts.count(False)} do not hold, "
-        f"and {verdicts.count(None)} cannot be decided"
-    )
     body = f"""<p class="lead"><a href="index.html">← All notebooks</a></p>
 <h1>What published reports claim</h1>
-<p class="lead">{escape(INTRODUCTION)}<br>{escape(counts)}.</p>
+<p class="lead">{escape(INTRODUCTION)}<br>{escape(tally(verdicts))}.</p>
 {"".join(sections)}"""
     write_page(body, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -23,12 +24,19 @@ def claims_text(table: pd.DataFrame) -> Markdown:
     Each part is a table with verdicts, then reasons for the claims that do not hold, that cannot be decided, or that
     ask for it: one reason for reports that say the same.
     """
-    chosen, counts = table["chosen"].astype(bool), [sum(holds is each for holds in table["holds"]) for each in VERDICTS]
-    counted = f"**Of {len(table)} claims {counts[0]} hold, {counts[1]} do not hold, {counts[2]} cannot be decided.**"
-    parts = [counted, _with_reasons(table[chosen])]
+    chosen = table["chosen"].astype(bool)
+    parts = [f"**{tally(table['holds'])}.**", _with_reasons(table[chosen])]
     if not chosen.all():
         parts.append(folded(f"The other claims: {(~chosen).sum()}", _with_reasons(table[~chosen])))
     return Markdown("\n\n".join(parts))
+
+
+def tally(verdicts: Iterable[bool | None]) -> str:
+    """Return how many claims there are, and how many have each verdict that some claim has."""
+    verdicts = list(verdicts)
+    counts = {words: sum(holds is verdict for holds in verdicts) for verdict, words in VERDICTS.items()}
+    each = ", ".join(f"{words}: {count}" for words, count in counts.items() if count)
+    return f"Claims: {len(verdicts)}" + (f". {each}" if each else "")
 
 
 def _with_reasons(table: pd.DataFrame) -> str:

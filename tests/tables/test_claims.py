@@ -88,7 +88,7 @@ def test_what_is_not_chosen_is_folded_below():
     text = claims_text(claims_table(pd.DataFrame([PATH, other]), {"path": GAIN, "other": GAIN})).data
     shown, opened = text.split("<details><summary>The other claims: 1</summary>")
     assert "the path gains" in shown and ", table 2 |" in shown and "The memory changed, too." in shown
-    assert "**Of 2 claims 0 hold, 2 do not hold, 0 cannot be decided.**" in shown and "it is fast" not in shown
+    assert "**Claims: 2. ✘ does not hold: 2.**" in shown and "it is fast" not in shown
     assert "it is fast" in opened and "the path gains" not in opened
 
 
