@@ -76,7 +76,8 @@ def judge(
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
     if not all(side * at_best > side * _worst_sound(reading, figure.better) for reading in same):
-        return FigureVerdict(SOUND, SOUND, nearest, percent)
+        worse = f": {percent_text(percent)} % worse, within the repeats' spread" if percent > 100 * RESOLUTION else ""
+        return FigureVerdict(SOUND, SOUND + worse, nearest, percent)
     if disturbed_by := disturbance(here, nearest):
         return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {disturbed_by}", nearest, percent)
     return FigureVerdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
