@@ -22,6 +22,19 @@ def timed(step, synchronize, clock):
 """
 
 
+def faster(noise: str, gain: str = "old / new") -> str:
+    """Return an answer to `faster` that takes the noise of two series of seconds, or the gain, in its own way."""
+    return f"""
+from statistics import median, quantiles
+def half(seconds):
+    low, _, high = quantiles(seconds, n=4, method="inclusive")
+    return (high - low) / 2
+def faster(before, after):
+    old, new = median(before), median(after)
+    return {gain} if abs(old - new) > {noise} else None
+"""
+
+
 def shard(
     shuffled: str = "random.Random(epoch).shuffle(order)",
     filled: str = "(order * ranks)[: len(order) + missing]",
@@ -120,51 +133,11 @@ def slowest_hop(ring, matrix):
 """,
     },
     "benchmarking.faster": {
-        "the noise before alone": """
-from statistics import median, quantiles
-def half(seconds):
-    low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / 2
-def faster(before, after):
-    old, new = median(before), median(after)
-    return old / new if abs(old - new) > half(before) else None
-""",
-        "the noise after alone": """
-from statistics import median, quantiles
-def half(seconds):
-    low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / 2
-def faster(before, after):
-    old, new = median(before), median(after)
-    return old / new if abs(old - new) > half(after) else None
-""",
-        "the larger noise": """
-from statistics import median, quantiles
-def half(seconds):
-    low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / 2
-def faster(before, after):
-    old, new = median(before), median(after)
-    return old / new if abs(old - new) > max(half(before), half(after)) else None
-""",
-        "both in quadrature": """
-from statistics import median, quantiles
-def half(seconds):
-    low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / 2
-def faster(before, after):
-    old, new = median(before), median(after)
-    return old / new if abs(old - new) > (half(before) ** 2 + half(after) ** 2) ** 0.5 else None
-""",
-        "their mean": """
-from statistics import median, quantiles
-def half(seconds):
-    low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / 2
-def faster(before, after):
-    old, new = median(before), median(after)
-    return old / new if abs(old - new) > (half(before) + half(after)) / 2 else None
-""",
+        "the noise before alone": faster("half(before)"),
+        "the noise after alone": faster("half(after)"),
+        "the larger noise": faster("max(half(before), half(after))"),
+        "both in quadrature": faster("(half(before) ** 2 + half(after) ** 2) ** 0.5"),
+        "their mean": faster("(half(before) + half(after)) / 2"),
         "ranges between quartiles that overlap": """
 from statistics import median, quantiles
 def faster(before, after):
@@ -183,15 +156,9 @@ def faster(before, after):
     gains = [old > new for old, new in zip(before, after)]
     return median(before) / median(after) if all(gains) or not any(gains) else None
 """,
-        "the median of pairs": """
-from statistics import median, quantiles
-def half(seconds):
-    low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / 2
-def faster(before, after):
-    differ = abs(median(before) - median(after)) > half(before) + half(after)
-    return median(old / new for old, new in zip(before, after)) if differ else None
-""",
+        "the median of pairs": faster(
+            "half(before) + half(after)", "median(old / new for old, new in zip(before, after))"
+        ),
     },
     "benchmarking.timed": {
         "a trimmed mean": timed("sum(sorted(seconds)[1:-1]) / (len(seconds) - 2), (high - low) / 2, len(seconds)"),
