@@ -48,11 +48,11 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
         ax.set(title=where(table), xlabel="ms per step")
         ax.set_xlim(0, (1.25 + 0.2 * len(tables)) * table["window_ms"].max())
     canvas.legend_above(axes[0])
-    waits = dict.fromkeys(
-        f"{where(table).split(',')[0].lower()}, host-bound: {text}"
+    waits = [
+        f"{where(table).split(',')[0].lower()}, host-bound, with the GPU's idle share: {', '.join(idle)}"
         for table in tables
-        for text in host_bound(table, names)
-    )
+        if (idle := host_bound(table, names))
+    ]
     return canvas.finish(figure, parts.own_scales(axes) + " · ".join([*waits, sources(*tables)]))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from labkit.provenance import fact_or
+from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 
 EXPLAINED = 0.1  # of the peak: what may stay unexplained
@@ -14,14 +15,14 @@ HOST_BOUND = 0.25  # of a profiled step: gaps between kernels take 1 to 12 % of 
 
 
 def host_bound(profile: pd.DataFrame, names: Mapping[str, str] = STRATEGY_NAMES) -> list[str]:
-    """Return a sentence part per profiled strategy whose GPU waits for its host: "rank 0's GPU idles 83 of 185 ms".
+    """Return per profiled strategy whose host is late how much of the step its idlest GPU idles: "FSDP full 45 %".
 
     Takes a table that carries the fact `idlest` of `labkit.tables.profile.profile`; of others, and of small runs, there
     is nothing to say.
     """
     idlest = [] if fact_or(profile, "small", False) else fact_or(profile, "idlest", [])
     return [
-        f"rank {rank}'s GPU idles {idle_ms:.0f} of {window_ms:.0f} ms ({names.get(strategy, strategy)}, {ranks} ranks)"
-        for strategy, ranks, rank, idle_ms, window_ms in idlest
+        f"{names.get(strategy, strategy)} {units.percent(idle_ms / window_ms)}"
+        for strategy, _ranks, _rank, idle_ms, window_ms in idlest
         if idle_ms > HOST_BOUND * window_ms
     ]

@@ -1,4 +1,4 @@
-"""A GPU that waits for its host is named with its rank and time; one that is kept busy is not."""
+"""A GPU that waits for its host is named with its idle share; one that is kept busy is not."""
 
 import pandas as pd
 import pytest
@@ -11,11 +11,11 @@ from lessons import sharding
 
 def test_the_recorded_step_whose_host_starts_kernels_late():
     run = replay("h200x2/sharding/profiles")
-    assert "rank 0's GPU idles 83 of 185 ms (FSDP full, 2 ranks)" in host_bound(sharding.profile(run))
+    assert host_bound(sharding.profile(run)) == ["FSDP gradient-only 25 %", "FSDP full 45 %"]
     assert "The host is late" in sharding.hidden_share(sharding.overlap(run)).data
     footer = sharding.breakdown_chart(sharding.profile(run)).get_supxlabel()
-    assert "recorded, host-bound: rank 0's GPU idles 83 of 185 ms (FSDP, full, 2 ranks)" in footer
-    assert "DDP, 2 ranks" not in footer, "its gaps are those of any profiled step"
+    assert "recorded, host-bound, with the GPU's idle share: FSDP, gradient-only 25 %, FSDP, full 45 %" in footer
+    assert "DDP" not in footer, "its gaps are those of any profiled step"
 
 
 @pytest.mark.parametrize(("idle_ms", "small", "named"), [(83.0, False, 1), (20.0, False, 0), (83.0, True, 0)])
