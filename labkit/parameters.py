@@ -43,7 +43,7 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     if get_ipython() is not None and nodes_wanted() is None:
         AgentSession.warm(*dict.fromkeys(plan.worker for plan in plans if not plan.several_nodes))
     why = f"CPU processes stand in for GPUs: {node.why_no_gpu_is_visible()}." if not node.here().has_gpus else None
-    seeds_sentence = f"Timed points are measured with {seeds} seed(s)." if isinstance(seeds, int) and seeds else None
+    seeds_sentence = f"Seeds per timed point: {seeds}." if isinstance(seeds, int) and seeds else None
     small = size == "full" and all(plan.size == "small" for plan in plans)
     asked = "`size='full'` changes nothing: without a cluster's nodes this lesson runs small." if small else None
     return say(_where(plans), why, asked, _idle_workers_text(plans), _unused_gpus_text(plans, gpus), seeds_sentence)

@@ -224,7 +224,7 @@ def test_the_check_says_what_will_run(machine):
     machine(0)
     assert "size **small**, **3 CPU processes**" in told(broadcast, gpus=3)
     assert "no GPU is visible here (NVML" in told(broadcast, gpus=3)
-    assert "3 seed(s)" in told(broadcast, seeds=3)
+    assert "Seeds per timed point: 3." in told(broadcast, seeds=3)
     assert "`Links`, `Strategies` use 2 of 3 workers" in told(sharding, gpus=3)
     assert "`gpus=3` changes nothing: this lesson uses 1 worker(s)" in told(attention, gpus=3)
     assert "changes nothing" not in told(attention)
