@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from labkit.engine.recordings import replay
@@ -29,7 +30,10 @@ def store(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize("name", CHARTS)
 def test_readme_shows_what_the_code_draws(name, tmp_path):
     stored, drawn = (plt.imread(file) for file in (STORED / f"{name}.png", store(name, tmp_path)))
-    assert stored.shape == drawn.shape and (stored == drawn).all(), "python tests/test_readme_charts.py stores it"
+    assert stored.shape == drawn.shape
+    # Another CPU may round a pixel to the next shade: half a shade is what rounding itself leaves open.
+    shades = 255 * np.sqrt(np.mean((stored - drawn) ** 2))
+    assert shades < 0.5, "python tests/test_readme_charts.py stores it"
 
 
 def test_readme_shows_every_stored_chart():

@@ -17,12 +17,12 @@ HOST_BOUND = 0.25  # of a profiled step: gaps between kernels take 1 to 12 % of 
 def host_bound(profile: pd.DataFrame, names: Mapping[str, str] = STRATEGY_NAMES) -> list[str]:
     """Return per profiled strategy whose host is late how much of the step its idlest GPU idles: "FSDP full 45 %".
 
-    Takes a table that carries the fact `idlest` of `labkit.tables.profile.profile`; of others, and of small runs, there
-    is nothing to say.
+    Takes a table that carries the fact `idle_shares` of `labkit.tables.profile.profile`; of others, and of small runs,
+    there is nothing to say.
     """
-    idlest = [] if fact_or(profile, "small", False) else fact_or(profile, "idlest", [])
+    shares = {} if fact_or(profile, "small", False) else fact_or(profile, "idle_shares", {})
     return [
-        f"{names.get(strategy, strategy)} {units.percent(idle_ms / window_ms)}"
-        for strategy, _ranks, _rank, idle_ms, window_ms in idlest
-        if idle_ms > HOST_BOUND * window_ms
+        f"{names.get(strategy, strategy)} {units.percent(share)}"
+        for strategy, share in shares.items()
+        if share > HOST_BOUND
     ]

@@ -32,8 +32,8 @@ def profile(run: Run) -> pd.DataFrame:
     Columns: strategy, ranks, PARTS, KERNELS, compute_share, exposed_share, idle_share and overlap, the hidden share of
     communication (nan without any). All are means over ranks and seeds, so that compute, exposed and idle add up to
     the window; a kernel of NCCL that waits for the other ranks' counts with its waiting. least_communication_ms is that
-    of the rank with the least: it waits least. Fact: `idlest`, per row the
-    rank whose GPU idles for the largest share of its window, as (strategy, ranks, rank, idle_ms, window_ms).
+    of the rank with the least: it waits least. Fact: `idle_shares`, a strategy → the idle share of the GPU that idles
+    most.
     """
     rows = run.entries("profile", ["strategy", "ranks", "rank", *PARTS, *KERNELS])
     table = rows.groupby(["strategy", "ranks"], sort=False)[[*PARTS, *KERNELS]].mean().reset_index()
@@ -44,15 +44,14 @@ def profile(run: Run) -> pd.DataFrame:
     for part in ("compute", "exposed", "idle"):
         table[f"{part}_share"] = table[f"{part}_ms"] / table["window_ms"]
     table["overlap"] = (table["hidden_ms"] / table["communication_ms"]).where(table["communication_ms"] > 0)
-    return of_run(table, run, idlest=_idlest(rows))
+    return of_run(table, run, idle_shares=_idle_shares(rows))
 
 
-def _idlest(rows: pd.DataFrame) -> list[tuple[str, int, int, float, float]]:
-    """Return per strategy and number of ranks the rank that idles most: an idle GPU waits for its own host."""
-    by_rank = rows.groupby(["strategy", "ranks", "rank"], sort=False)[["idle_ms", "window_ms"]].mean().reset_index()
-    share = by_rank["idle_ms"] / by_rank["window_ms"]
-    most = share.groupby([by_rank["strategy"], by_rank["ranks"]], sort=False).idxmax().dropna()
-    return [tuple(row) for row in by_rank.loc[most].itertuples(index=False)]
+def _idle_shares(rows: pd.DataFrame) -> dict[str, float]:
+    """Return a strategy → how much of its step the GPU that idles most idles: it waits for its own host."""
+    by_rank = rows.groupby(["strategy", "ranks", "rank"], sort=False)[["idle_ms", "window_ms"]].mean()
+    shares = by_rank["idle_ms"] / by_rank["window_ms"]
+    return shares.groupby("strategy", sort=False).max().dropna().to_dict()
 
 
 def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:

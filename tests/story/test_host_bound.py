@@ -18,9 +18,9 @@ def test_the_recorded_step_whose_host_starts_kernels_late():
     assert "DDP" not in footer, "its gaps are those of any profiled step"
 
 
-@pytest.mark.parametrize(("idle_ms", "small", "named"), [(83.0, False, 1), (20.0, False, 0), (83.0, True, 0)])
-def test_only_long_gaps_of_a_gpu_are_named(idle_ms, small, named):
-    table = of_source(pd.DataFrame(), "a run", small=small, idlest=[("ddp", 2, 1, idle_ms, 185.0)])
+@pytest.mark.parametrize(("share", "small", "named"), [(0.45, False, 1), (0.11, False, 0), (0.45, True, 0)])
+def test_only_long_gaps_of_a_gpu_are_named(share, small, named):
+    table = of_source(pd.DataFrame(), "a run", small=small, idle_shares={"ddp": share})
     assert len(host_bound(table)) == named
 
 

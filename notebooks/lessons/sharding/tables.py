@@ -190,7 +190,7 @@ def overlap(run: Run) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["strategy", "communication_ms", "least_ms", *shown, "slowed_ms", "idle_ms"])
     shares = table[[name for name in shown if name.endswith("_share")]]
     table["apart_points"] = 100 * (shares.max(axis=1) - shares.min(axis=1))
-    return of_run(table, run, idlest=fact(profiled, "idlest"))
+    return of_run(table, run, idle_shares=fact(profiled, "idle_shares"))
 
 
 def symptoms(run: Run) -> pd.DataFrame:
