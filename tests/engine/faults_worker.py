@@ -20,6 +20,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 def measure(worker, point) -> None:
     worker.record(iteration=0, pid=os.getpid(), seconds=0.5 + worker.rank)
+    worker.barrier()  # when one rank dies, the launcher ends the others: each has its row by then
     if point.fault == "none":
         worker.barrier()
     elif point.fault == "oom":

@@ -32,6 +32,7 @@ def prepare(worker) -> None:
 
 def measure(worker, point) -> None:
     worker.record(iteration=0, pid=os.getpid(), started=psutil.Process().create_time())
+    worker.barrier()  # when one rank dies, the launcher ends the others: each has its row by then
     if point.fault in EVERYWHERE:
         EVERYWHERE[point.fault](worker)
     elif worker.rank == worker.plan.rank:

@@ -60,6 +60,7 @@ def process_facts(device: torch.device) -> dict[str, Any]:
 def fail(worker: Worker, point: SimpleNamespace) -> None:
     """Record a row; where the point says so, one rank fails while the others wait for it."""
     worker.record(said="here")
+    worker.barrier()  # when one rank dies, the launcher ends the others: each has its row by then
     if point.fails and worker.rank == worker.plan.rank:
         match worker.plan.kind:
             case "raises":
