@@ -59,8 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"make grade: {options.out} cannot be written any more ({error.strerror}); {kept}", file=sys.stderr)
             return 2
         line = "; ".join([f"{submission.student}: {grade_pages.points_text(rows)} points", *submission.problems])
-        # Names may hold a terminal's commands.
-        tqdm.write("".join(character if character.isprintable() else ascii(character)[1:-1] for character in line))
+        tqdm.write(grade_pages.visible(line))
     print(f"{written.index} and grades.csv beside it")
     return 0
 

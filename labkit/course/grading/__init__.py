@@ -8,6 +8,7 @@ confined_entry.py     what that process runs first (far side)
 confined_attempt.py   what it does with the answer (far side)
 confinement_probe.py  tries whether a confinement holds (far side)
 process_tree.py       a process with all that it has started
+memory_group.py       a control group that counts what the kernel holds for it, too
 grade_pages.py        grades as CSV and pages
 handout.py            what a class is handed
 """

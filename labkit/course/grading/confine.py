@@ -21,16 +21,18 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import labkit
 from labkit.course.grading import confined_entry, confinement_probe, process_tree
+from labkit.course.grading.memory_group import memory_group
 from labkit.repository import REPOSITORY
 
 MIB = 2**20
-MOST_PROCESSES = 512  # of one answer
+MOST_PROCESSES = 64  # of one answer, its threads among them
 _SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 _OF_PYTHON = ("bin", "lib", "lib64", "pyvenv.cfg")  # in the folder of an installed Python or a virtual environment
 _TRY_SECONDS = 20.0
@@ -69,22 +71,57 @@ class Limits:
 class ConfinedResult:
     """How a confined process ended: what it wrote as its results, what it printed, its status (None: it was ended).
 
-    `took_more`: what its processes took more of, together, than they may, as "than 512 MiB of memory".
+    `took_more`: what its processes took more of, together, than they may, as "than 512 MiB of memory". `starved`: its
+    time was over, and it had waited for a core for much of it.
     """
 
     results: str
     printed: str
     status: int | None
     took_more: str = ""
+    starved: bool = False
+
+
+class _Company:
+    """Who runs: several answers side by side, or one alone."""
+
+    def __init__(self) -> None:
+        self._door, self._left, self._running = threading.Lock(), threading.Condition(), 0
+
+    @contextmanager
+    def several(self) -> Iterator[None]:
+        with self._door, self._left:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._left:
+                self._running -= 1
+                self._left.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._door, self._left:
+            self._left.wait_for(lambda: not self._running)
+            yield
+
+
+_COMPANY = _Company()
 
 
 def run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
     """Run one of `files`, `script`, in a confined process; its argument is the descriptor that takes its results.
 
-    Raises Unconfined where nothing here confines it.
+    Where it did not end because others took the cores, it is run once more, alone. Raises Unconfined where nothing here
+    confines it.
     """
     require_confinement()
-    return _run(files, script, limits)
+    with _COMPANY.several():
+        result = _run(files, script, limits)
+    if result.starved:
+        with _COMPANY.alone():
+            result = _run(files, script, limits)
+    return result
 
 
 def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
@@ -92,6 +129,8 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryFile() as results,
         tempfile.TemporaryFile() as printed,
+        tempfile.TemporaryFile() as told,  # by what makes the walls
+        memory_group(limits.memory_mib * MIB) as group,
     ):
         request = {
             "root": folder,
@@ -99,6 +138,8 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
             "files": files,
             "limits": limits.resources(),
             "user": _own_user() if _is_root() else None,
+            "group": group and group.processes,
+            "printed": printed.fileno(),
             "command": [sys.executable, "-I", "-B", f"/{confined_entry.ANSWER}/{script}", str(results.fileno())],
         }
         with tempfile.TemporaryFile() as asked:  # a pipe would hold 64 KiB, and whoever fills it wait for its reader
@@ -107,9 +148,9 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
             process = subprocess.Popen(
                 [*_entrance(), sys.executable, "-I", "-B", confined_entry.__file__],
                 stdin=asked,
-                stdout=printed,
-                stderr=printed,
-                pass_fds=[results.fileno()],
+                stdout=told,
+                stderr=told,
+                pass_fds=[results.fileno(), printed.fileno()],
                 env={
                     "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
                     "LANG": "C.UTF-8",
@@ -120,24 +161,29 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
                 start_new_session=True,
             )
         try:
-            status, took_more = _wait(process, limits)
+            status, took_more, starved = _wait(process, limits)
         finally:
             process_tree.end(process)
-        return ConfinedResult(_decoded_text(results, limits), _decoded_text(printed, limits), status, took_more)
+        if group and group.was_full():
+            took_more = f"than {limits.memory_mib} MiB of memory"
+        # What makes the walls has words of its own for a process that it sees killed.
+        words = _decoded_text(printed, limits) or ("" if status is None else _decoded_text(told, limits))
+        return ConfinedResult(_decoded_text(results, limits), words, status, took_more, starved)
 
 
-def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str]:
-    """Return the status, None where it has to be ended, and what was taken too much of."""
+def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str, bool]:
+    """Return the status, None where it has to be ended, what was taken too much of, and whether it was starved."""
     deadline, most_bytes = time.monotonic() + limits.seconds, limits.memory_mib * MIB
     while time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=_LOOK_SECONDS), ""
+            return process.wait(timeout=_LOOK_SECONDS), "", False
         pids = process_tree.tree(process.pid)
         if process_tree.memory_bytes(pids, most_bytes) > most_bytes:
-            return None, f"than {limits.memory_mib} MiB of memory"
+            return None, f"than {limits.memory_mib} MiB of memory", False
         if len(pids) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
-            return None, f"than {MOST_PROCESSES} processes"
-    return None, ""
+            return None, f"than {MOST_PROCESSES} processes", False
+    ran, waited = process_tree.times(process_tree.tree(process.pid))
+    return None, "", ran < limits.seconds / 2 and waited > limits.seconds / 4
 
 
 @functools.cache
@@ -166,7 +212,7 @@ def confinement_fault() -> str:
             "read": [str(secret), labkit.__file__],
             "write": [str(place) for place in places],
             "port": server.getsockname()[1],
-            "filtered": os.uname().machine in confined_entry.REFUSED_CALLS,
+            "filtered": os.uname().machine in confined_entry.MACHINES,
         }
         script = {
             "probe.py": Path(confinement_probe.__file__).read_text(encoding="utf-8"),
@@ -252,7 +298,10 @@ def _own_user() -> int:
 
 
 def _entrance() -> list[str]:
-    """Return the command that makes the namespaces; it ends with the thread that starts it, however that ends."""
+    """Return the command that makes the namespaces; it ends with the thread that starts it, however that ends.
+
+    With it ends its child, the first process there, and with that all others: none of them is the answer's to command.
+    """
     if (unshare := shutil.which("unshare")) is None or (setpriv := shutil.which("setpriv")) is None:
         raise FileNotFoundError("unshare or setpriv, of util-linux, is not installed")
     kinds = ["--mount", "--pid", "--net", "--ipc", "--uts", *([] if _is_root() else ["--user", "--map-root-user"])]

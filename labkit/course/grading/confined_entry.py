@@ -1,42 +1,70 @@
 """What a confined process runs first: it takes its limits, loses what it may not see, and becomes the command.
 
 Started by its path; imports the standard library alone. Standard input holds the request as JSON: `files` (name → text)
-go into the folder `answer`; `command` is what runs then. In `root` it builds the file system that the process sees: the
-paths that are to be shown, read-only, and an empty /tmp. It needs namespaces of its own for that (unshare(1)).
+go into the folder `answer`; `command` is what runs then, and prints to the descriptor `printed`. In `root` it builds
+the file system that the process sees: the paths that are to be shown, read-only, and an empty /tmp. It needs namespaces
+of its own for that (unshare(1)), and stays as their first process, with which all others end.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
 import os
 import re
 import resource
-import signal
 import struct
 import subprocess
 import sys
 
 ANSWER = "answer"  # the folder of the request's files, in the root
 DEVICES = ("null", "zero", "random", "urandom")
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_FILTER = 1, 38, 24, 22, 2
-AF_VSOCK = 40  # sockets to the host of a virtual machine, which no network namespace holds back
-# By machine: its number in Linux's audit.h, that of socket, and those of what is refused: memory that is counted for no
-# process (memfd_create, memfd_secret, shmget, msgget), and the grader's keyring (add_key, request_key, keyctl).
+FILES = 20_000  # and folders, in a file system of memory: each takes 1 KiB of the kernel's
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_FILTER = 4, 38, 24, 22, 2
+# What is refused, by its number on x86_64 and aarch64: memory that is counted for no process, or stays when none maps
+# it (buffers of sockets, System V's, files without a name, rings, what pipes hold of pages), the grader's keyring, and
+# sockets to the host of a virtual machine, which no network namespace holds back.
 REFUSED_CALLS = {
-    "x86_64": (0xC000003E, 41, (319, 447, 29, 68, 248, 249, 250)),
-    "aarch64": (0xC00000B7, 198, (279, 447, 194, 186, 217, 218, 219)),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "io_uring_setup": (425, 425),
+    "perf_event_open": (298, 241),
+    "bpf": (321, 280),
+    "vmsplice": (278, 75),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
 }
+# And these where the bits `mask` of one argument are `value`: (numbers, argument, mask, value).
+REFUSED_ARGUMENTS = {
+    "mmap, MAP_SHARED": ((9, 222), 3, 1, 1),  # its pages stay after MADV_DONTNEED, and no process has them
+    "fcntl, F_SETLK": ((72, 25), 1, 0xFFFFFFFF, 6),  # a lock of one byte takes 200 of the kernel's
+    "fcntl, F_SETLKW": ((72, 25), 1, 0xFFFFFFFF, 7),
+    "fcntl, F_OFD_SETLK": ((72, 25), 1, 0xFFFFFFFF, 37),
+    "fcntl, F_OFD_SETLKW": ((72, 25), 1, 0xFFFFFFFF, 38),
+}
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # which of the numbers; its own, in Linux's audit.h
 
 
 def main() -> None:
-    """Prepare this process as the request says, and run its command in its place."""
+    """Prepare this process as the request says, run its command in another one, and end as that does."""
     request = json.load(sys.stdin)
+    if request["group"]:
+        with contextlib.suppress(OSError), open(request["group"], "w") as group:
+            group.write("0")  # this process
     os.umask(0o022)  # another user is to find its way through the folders made here
     root = os.path.realpath(request["root"])  # as the kernel names what is mounted there
     _build(root, request["paths"])
     _write(f"{root}/{ANSWER}", request["files"])
     os.chroot(root)
     os.chdir("/tmp")
+    _stay_first()
     for name, most in request["limits"].items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
@@ -44,7 +72,24 @@ def main() -> None:
         resource.setrlimit(kind, (most, most))
     _give_up_rights(request["user"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(request["printed"], 1)
+    os.dup2(request["printed"], 2)
     os.execv(request["command"][0], request["command"])
+
+
+def _stay_first() -> None:
+    """Return in a new process; this one waits for its end. unshare(1) has it killed where the grader ends.
+
+    An answer may undo what prctl(2) does to itself, and reaches no process that cannot be dumped.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if (answer := os.fork()) == 0:
+        return
+    while True:
+        pid, status = os.wait()  # for what has lost its parent, too
+        if pid == answer:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
 
 
 def _write(folder: str, files: dict[str, str]) -> None:
@@ -60,12 +105,12 @@ def _build(root: str, paths: list[list[str]]) -> None:
 
     A path to show is a link, or has no link on its way. It may lie anywhere, also below /tmp or /dev.
     """
-    _mount("-t", "tmpfs", "-o", "mode=755,size=256m,nosuid,nodev", "labkit", root)
+    _mount("-t", "tmpfs", "-o", f"mode=755,size=256m,nr_inodes={FILES},nosuid,nodev", "labkit", root)
     for path, what in paths:
         inside = root + path
         if what == "hide":
             if os.path.isdir(inside):
-                _mount("-t", "tmpfs", "-o", "mode=755,size=1m,nosuid,nodev", "labkit", inside)
+                _mount("-t", "tmpfs", "-o", "mode=755,size=1m,nr_inodes=100,nosuid,nodev", "labkit", inside)
             continue
         os.makedirs(os.path.dirname(inside), exist_ok=True)
         if os.path.islink(path):
@@ -117,7 +162,7 @@ def _mount(*arguments: str) -> None:
 
 
 def _give_up_rights(user: int | None) -> None:
-    """Drop every capability and the way to new ones; become `user`, where one is given; end with the process above."""
+    """Drop every capability and the way to new ones; become `user`, where one is given."""
     prctl = ctypes.CDLL(None).prctl
     capability = 0
     while prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
@@ -126,7 +171,6 @@ def _give_up_rights(user: int | None) -> None:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # unshare has set it, and setuid(2) clears it
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _refuse_calls(prctl)
 
@@ -136,16 +180,20 @@ def _refuse_calls(prctl) -> None:
 
     The filter is a program of the kernel's: each step has a code, how many steps to skip if it holds or not, a number.
     """
-    if os.uname().machine not in REFUSED_CALLS:
+    if os.uname().machine not in MACHINES:
         return
-    machine, socket, calls = REFUSED_CALLS[os.uname().machine]
-    load, equal, least, give, allow, refuse = 0x20, 0x15, 0x35, 0x06, 0x7FFF0000, 0x00050000 | errno.EPERM
-    last = 8 + len(calls)  # the step that refuses
-    steps = [(load, 0, 0, 4), (equal, 0, last - 2, machine), (load, 0, 0, 0)]
-    steps += [(least, last - 4, 0, 0x40000000)]  # x32: other numbers for the same calls
-    steps += [(equal, last - 5 - at, 0, call) for at, call in enumerate(calls)]
-    steps += [(equal, 0, 2, socket), (load, 0, 0, 16), (equal, 1, 0, AF_VSOCK)]  # 16: a call's first argument
-    program = b"".join(struct.pack("=HBBI", *step) for step in [*steps, (give, 0, 0, allow), (give, 0, 0, refuse)])
+    column, machine = MACHINES[os.uname().machine]
+    load, equal, least, mask_with, end_with = 0x20, 0x15, 0x35, 0x54, 0x06
+    allow, refuse = (end_with, 0, 0, 0x7FFF0000), (end_with, 0, 0, 0x00050000 | errno.EPERM)
+    call, argument = (load, 0, 0, 0), 16  # where they lie in what the program is given; an argument has 8 bytes
+    steps = [(load, 0, 0, 4), (equal, 1, 0, machine), refuse]
+    steps += [call, (least, 0, 1, 0x40000000), refuse]  # x32: other numbers for the same calls
+    for numbers in REFUSED_CALLS.values():
+        steps += [(equal, 0, 1, numbers[column]), refuse]
+    for numbers, at, mask, value in REFUSED_ARGUMENTS.values():
+        steps += [call, (equal, 0, 4, numbers[column]), (load, 0, 0, argument + 8 * at), (mask_with, 0, 0, mask)]
+        steps += [(equal, 0, 1, value), refuse]
+    program = b"".join(struct.pack("=HBBI", *step) for step in [*steps, allow])
     kept = ctypes.create_string_buffer(program)
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(kept))
     prctl(PR_SET_SECCOMP, SECCOMP_FILTER, header, 0, 0)

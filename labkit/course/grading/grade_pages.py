@@ -19,7 +19,8 @@ from labkit.repository import lesson_names
 
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
 UNWRITABLE = "backslashreplace"  # half a surrogate pair, or a name that is no UTF-8
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that begin so
+LAYOUT = "\n\t"  # is kept where code is shown
+_FORMULA = tuple("=+-@＝＋－＠")  # a spreadsheet computes cells that begin so
 
 
 class Pages:
@@ -50,7 +51,7 @@ class Pages:
         before = file.stat().st_size if mode == "a" else 0
         try:
             with open(file, mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
-                csv.writer(target).writerows(rows)
+                csv.writer(target, quoting=csv.QUOTE_ALL).writerows(rows)  # some split a text at its semicolons
         except OSError:  # a disk that is full takes a part of a row
             with suppress(OSError):
                 os.truncate(file, before)
@@ -69,9 +70,9 @@ def _matrix(students: Sequence[tuple[str, Submission, Sequence[Graded]]]) -> str
     for (file, submission, rows), by_name in zip(students, grades, strict=True):
         cells = "".join(f'<td class="time">{escape(_cell(by_name.get(name)))}</td>' for name in exercises)
         lines.append(
-            f'<tr><td><a href="{escape(file)}">{escape(submission.student)}</a></td>'
+            f'<tr><td><a href="{escape(file)}">{escape(visible(submission.student))}</a></td>'
             f'<td class="time">{points_text(rows)}</td>{cells}'
-            f"<td>{escape('; '.join(submission.problems))}</td></tr>"
+            f"<td>{escape(visible('; '.join(submission.problems)))}</td></tr>"
         )
     means = [[by_name[name].points for by_name in grades if name in by_name] for name in exercises]
     shown = "".join(f'<td class="time">{sum(points) / len(points):.2g}</td>' for points in means)
@@ -110,7 +111,15 @@ def _row(graded: Graded) -> list:
         verdict.outcome,
         reasons_text(verdict),
     )
-    return [f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in row]
+    cells = [visible(cell) if isinstance(cell, str) else cell for cell in row]
+    return [f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in cells]
+
+
+def visible(text: str, but: str = "") -> str:
+    """Return a text in which characters that nobody sees are escapes: commands of a terminal, turned writing."""
+    return "".join(
+        character if character.isprintable() or character in but else ascii(character)[1:-1] for character in text
+    )
 
 
 def reasons_text(verdict: Verdict) -> str:
@@ -124,24 +133,24 @@ def points_text(rows: Sequence[Graded]) -> str:
 
 
 def _student(submission: Submission, rows: Sequence[Graded]) -> str:
-    problems = "".join(f'<p class="why">{escape(problem)}</p>' for problem in submission.problems)
+    problems = "".join(f'<p class="why">{escape(visible(problem))}</p>' for problem in submission.problems)
     exercises = "".join(_exercise(graded, submission.code.get(graded.exercise, "")) for graded in rows)
     back = '<p class="lead"><a href="index.html">← All students</a></p>'
-    head = f'{back}<h1>{escape(submission.student)}</h1><p class="lead">{points_text(rows)} points.</p>'
+    head = f'{back}<h1>{escape(visible(submission.student))}</h1><p class="lead">{points_text(rows)} points.</p>'
     return head + problems + exercises
 
 
 def _exercise(graded: Graded, code: str) -> str:
     verdict = graded.verdict
     outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}"
-    lines = "".join(f"<li>{escape(line)}</li>" for line in (*verdict.faults.values(), *verdict.merits))
+    lines = "".join(f"<li>{escape(visible(line))}</li>" for line in (*verdict.faults.values(), *verdict.merits))
     texts = (
         ("Its traceback", verdict.detail, "--bad"),
         ("It printed", verdict.printed, "--line"),
         ("The answer", code, "--line"),
     )
     shown = "".join(
-        f'<h3>{head}</h3><pre class="why" style="border-color: var({edge})">{escape(text)}</pre>'
+        f'<h3>{head}</h3><pre class="why" style="border-color: var({edge})">{escape(visible(text, LAYOUT))}</pre>'
         for head, text, edge in texts
         if text.strip()
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,10 +16,8 @@ def tree(pid: int) -> list[int]:
     """Return a process and all that it has started, itself first."""
     pids = [pid]
     for pid_above in pids:
-        with suppress(OSError):  # each of them, and each of its threads, may end while it is looked at
-            for children in Path(f"/proc/{pid_above}/task").glob("*/children"):
-                with suppress(OSError):
-                    pids += map(int, children.read_text().split())
+        for children in _of_threads(pid_above, "children"):
+            pids += map(int, children.split())
     return pids
 
 
@@ -43,15 +42,33 @@ def end(process: subprocess.Popen) -> None:
             process.wait(timeout=1)  # for its child, and this one for all others
 
 
+def times(pids: list[int]) -> tuple[float, float]:
+    """Return for how many seconds processes have run, together, and for how many they have waited for a core."""
+    ran_ns = waited_ns = 0
+    for pid in pids:
+        for text in _of_threads(pid, "schedstat"):
+            ran, waited, _ = map(int, text.split())
+            ran_ns, waited_ns = ran_ns + ran, waited_ns + waited
+    return ran_ns / 1e9, waited_ns / 1e9
+
+
 def _resident(pid: int) -> int:
-    with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    return 0
+    """Return the resident memory of a process: of its threads' first that tells, since one that has ended has none."""
+    return next((pages * _PAGE for text in _of_threads(pid, "statm") if (pages := int(text.split()[1]))), 0)
 
 
 def _own_share(pid: int) -> int:
     """Return what a process takes, of shared pages its share; all of them where the kernel does not say."""
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    for text in _of_threads(pid, "smaps_rollup"):
+        if share := next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0):
+            return 1024 * share
     return _resident(pid)
+
+
+def _of_threads(pid: int, name: str) -> Iterator[str]:
+    """Yield what a file of /proc tells of each thread of a process; each may end while it is looked at."""
+    with suppress(OSError):
+        for file in Path(f"/proc/{pid}/task").glob(f"*/{name}"):
+            with suppress(OSError):
+                if text := file.read_text():
+                    yield text

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import nbformat
-from nbformat import NotebookNode
+from typing import Any
 
 from labkit.course import answers
 
 MAGIC = "%%answer"
 OPEN_STEP = re.compile(r"^[ \t]*\.\.\.[ \t\r]*(#.*)?$", re.MULTILINE)  # of text: some code crashes Python's parser
-MOST_BYTES = 50 * 2**20  # of a file: a notebook with all its pictures has a few MiB
+MOST_BYTES = 20 * 2**20  # of a file: a notebook with its pictures has a few MiB; JSON takes up to 24 times as much
+MOST_FILES = 200  # that may hold answers, of a student: 15 notebooks, each in a few copies
+MOST_UNKNOWN = 10  # of a file, that are told by name
 MOST_FOLDERS = 8  # below each other, in a student's folder
-DAMAGE = (
-    OSError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    TypeError,
-    RecursionError,
-    MemoryError,
-    nbformat.ValidationError,
-)
 
 
 @dataclass
@@ -59,18 +50,29 @@ def submissions(folder: Path) -> list[Submission]:
     return students
 
 
-def answers_in(notebook: NotebookNode) -> dict[str, str]:
+def answers_in(notebook: dict[str, Any]) -> dict[str, str]:
     """Return the code of the `%%answer` cells by exercise: the last one of each, as in a run from top to bottom.
 
     But a cell with a `...` left replaces no answer: it may be a skeleton that was copied anew.
     """
     code: dict[str, str] = {}
-    for cell in notebook.cells:
-        first, _, body = cell.source.partition("\n")
+    for source in _code_cells(notebook):
+        first, _, body = source.partition("\n")
         words = first.split()
-        if cell.cell_type == "code" and words[:1] == [MAGIC] and len(words) == 2:
+        if words[:1] == [MAGIC] and len(words) == 2:
             _take(code, words[1], body)
     return code
+
+
+def _code_cells(notebook: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of each code cell, of format 4 or 3; nothing is converted, which damaged cells could make endless.
+
+    A text may be one string or a list of lines.
+    """
+    sheets = [notebook, *notebook.get("worksheets", [])]
+    for cell in (cell for sheet in sheets for cell in sheet.get("cells", [])):
+        if cell["cell_type"] == "code":
+            yield "".join(cell["source"] if "source" in cell else cell["input"])
 
 
 def _take(code: dict[str, str], name: str, text: str) -> None:
@@ -85,6 +87,8 @@ def _files(folder: Path) -> list[Path]:
         too_deep = len(Path(place).relative_to(folder).parts) == MOST_FOLDERS
         folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
         files += [Path(place, name) for name in names if name.endswith((".ipynb", ".py"))]
+    names_of_answers = {answers.file_of(name).name for name in answers.exercises()}
+    files = [file for file in files if file.suffix == ".ipynb" or file.name in names_of_answers]
     return sorted(
         (file for file in files if not file.is_symlink()), key=lambda file: (file.suffix == ".ipynb", str(file))
     )
@@ -93,21 +97,21 @@ def _files(folder: Path) -> list[Path]:
 def _read(student: str, files: list[Path]) -> Submission:
     """Read a student's files; a notebook's answer counts more than a file of the same exercise."""
     submission, names = Submission(student), {answers.file_of(name).name: name for name in answers.exercises()}
-    for file in files:
-        code = {}
+    if len(files) > MOST_FILES:
+        submission.problems.append(f"of {len(files):,} files, {MOST_FILES} are read")
+    for file in files[-MOST_FILES:]:
         try:
-            if file.suffix == ".ipynb":
-                code = answers_in(nbformat.reads(_text_of(file), as_version=4))
-            else:
-                code = {names[file.name]: _text_of(file)} if file.name in names else {}
-        except DAMAGE as error:
+            text = _text_of(file)
+            code = answers_in(json.loads(text)) if file.suffix == ".ipynb" else {names[file.name]: text}
+        except Exception as error:  # whatever one student's file does, the others are graded
             submission.problems.append(f"{file.name} cannot be read ({type(error).__name__}: {str(error)[:80]})")
             continue
         submission.problems += _unknown(code, [*names.values()])
         for name in code.keys() & {*names.values()}:
             _take(submission.code, name, code[name])
     if not submission.code and not submission.problems:
-        submission.problems.append("there is no notebook and no file of an answer")
+        none = f"none of its {len(files)} files holds an answer"
+        submission.problems.append(none if files else "there is no notebook and no file of an answer")
     return submission
 
 
@@ -123,6 +127,8 @@ def _text_of(file: Path) -> str:
 
 
 def _unknown(code: dict[str, str], names: list[str]) -> Iterator[str]:
-    for name in code:
-        if name not in names:
-            yield f"`{MAGIC} {name[:60]}` names no exercise"
+    unknown = [name for name in code if name not in names]
+    for name in unknown[:MOST_UNKNOWN]:
+        yield f"`{MAGIC} {name[:60]}` names no exercise"
+    if len(unknown) > MOST_UNKNOWN:
+        yield f"{len(unknown) - MOST_UNKNOWN:,} more cells name no exercise"

@@ -1,5 +1,6 @@
 """What a confined process can reach, with real processes: its limits end it, and the grader's things are not there."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -7,12 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
-from labkit.course.grading import confine, confined_entry
+from labkit.course.grading import confine, confined_entry, memory_group, process_tree
 from labkit.course.grading.confine import Limits
 from labkit.repository import REPOSITORY
 
@@ -38,26 +40,119 @@ def test_a_long_answer_arrives_also_where_its_process_starts_late(monkeypatch):
 
 
 calls_are_refused = pytest.mark.skipif(
-    os.uname().machine not in confined_entry.REFUSED_CALLS, reason="its numbers of system calls are not known"
+    os.uname().machine not in confined_entry.MACHINES, reason="its numbers of system calls are not known"
 )
 
 
 @calls_are_refused
 def test_memory_that_counts_for_no_process_is_refused():
-    """That of memfd_create(2) and of System V's calls, which a process may fill without mapping it for long."""
+    """A process may fill it without mapping it for long."""
     body = """
-import ctypes
+import ctypes, fcntl, mmap, socket
 libc = ctypes.CDLL(None, use_errno=True)
-try: made = [os.memfd_create("hidden")]
-except PermissionError: made = []
-if (key := libc.shmget(0, 2**20, 0o1600)) >= 0:
-    libc.shmctl(key, 0, None)
-    made.append("shmget")
-if libc.msgget(0, 0o1600) >= 0:
-    made.append("msgget")
+def lock(command):
+    with open("/tmp/locked", "wb") as file: fcntl.fcntl(file, command, bytes(32))
+tried = {
+    "memfd": lambda: os.memfd_create("hidden"),
+    "shared": lambda: mmap.mmap(-1, 4096),
+    "zeros": lambda: mmap.mmap(os.open("/dev/zero", os.O_RDWR), 4096),
+    "lock": lambda: lock(fcntl.F_SETLK),
+    "lockf": lambda: fcntl.lockf(open("/tmp/locked", "wb"), fcntl.LOCK_EX),
+    "pair": lambda: socket.socketpair(),
+    "socket": lambda: socket.socket(socket.AF_UNIX),
+    "ring": lambda: libc.syscall(425, 8, ctypes.create_string_buffer(120)) + 1 or 1 / 0,
+    "shmget": lambda: libc.shmget(0, 2**20, 0o1600) + 1 or 1 / 0,
+    "msgget": lambda: libc.msgget(0, 0o1600) + 1 or 1 / 0,
+    "semget": lambda: libc.semget(0, 32000, 0o1600) + 1 or 1 / 0,
+}
+made = []
+for name, call in tried.items():
+    try: call(); made.append(name)
+    except (PermissionError, ZeroDivisionError): pass
+private = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 tell(made)
 """
     assert run(body).results == "[]"
+
+
+def test_files_without_end_are_refused_before_the_memory_is_full():
+    """Empty ones take none of a file system's bytes."""
+    body = """
+made = 0
+try:
+    while made < 100_000:
+        open(f"/tmp/{made}", "w").close()
+        made += 1
+except OSError: pass
+tell(made)
+"""
+    assert 1000 < int(run(body, Limits(20)).results) <= confined_entry.FILES
+
+
+@pytest.fixture(params=["root", "another user"])
+def grader(request, monkeypatch):
+    """Both ways to confine, walked as root: with users of its own, and as the first user of a namespace of users."""
+    if request.param == "another user":
+        monkeypatch.setattr(confine.os, "geteuid", lambda: 1000)
+
+
+FILLED = "block = b'x' * 300 * 2**20\nimport time\ntime.sleep(20)"
+
+
+def test_a_control_group_counts_what_no_process_is_told_to_have(grader, monkeypatch):
+    with memory_group.memory_group(2**30) as group:
+        if group is None:
+            pytest.skip("no control group can be made here")
+    before = {*group.folder.parent.iterdir()}
+    monkeypatch.setattr(process_tree, "memory_bytes", lambda *_: 0)
+    ended = run(FILLED, Limits(15, memory_mib=200, output_mib=1))
+    assert ended.took_more == "" and "MemoryError" in ended.printed, "it has its own limit, too"
+    forked = f"for _ in range(3):\n    if os.fork() == 0: break\n{FILLED.replace('300', '100')}"
+    ended = run(forked, Limits(15, memory_mib=250))
+    assert ended.took_more == "than 250 MiB of memory"
+    assert {*group.folder.parent.iterdir()} <= before, "none is left"
+
+
+def test_a_process_whose_first_thread_has_ended_counts(grader, monkeypatch):
+    monkeypatch.setattr(confine, "memory_group", lambda _: contextlib.nullcontext())
+    body = """
+import ctypes, threading, time
+def hog():
+    block = b"x" * 150 * 2**20
+    time.sleep(20)
+for _ in range(4):
+    if os.fork() == 0: break
+threading.Thread(target=hog).start()
+time.sleep(0.5)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit(2), of this thread alone
+"""
+    ended = run(body, Limits(15, memory_mib=512))
+    assert (ended.took_more, ended.status) == ("than 512 MiB of memory", None)
+
+
+BOMB = """
+import time
+for _ in range(60):
+    if os.fork() == 0:
+        os.setsid()  # the kernel shares the cores out by session
+        break
+while True: pass
+"""
+WORK = "import time\nwhile time.process_time() < 2: pass\ntell('done')"
+
+
+@pytest.mark.slow
+def test_an_answer_that_others_starve_is_run_once_more_alone(grader):
+    with ThreadPoolExecutor() as pool:
+        bombs = [pool.submit(run, BOMB, Limits(8)) for _ in range(2)]
+        time.sleep(1)
+        work = pool.submit(run, WORK, Limits(6))
+    assert work.result().results == "done"
+    assert [bomb.result().status for bomb in bombs] == [None, None]
+
+
+def test_an_answer_that_sleeps_is_not_starved():
+    assert not run("import time\ntime.sleep(20)", Limits(2)).starved
 
 
 @calls_are_refused
@@ -71,7 +166,6 @@ reached = [call for call in ({add_key + 1}, {add_key + 2}) if libc.syscall(call,
 if libc.syscall({add_key}, b"user", b"left", b"x", 1, -2) != -1: reached.append("left a key")
 try: reached.append(socket.socket(40, socket.SOCK_STREAM))
 except PermissionError: reached.append("refused")
-socket.socket(socket.AF_UNIX).close()
 tell(reached)
 """
     assert run(body).results == "['refused']"
@@ -145,12 +239,16 @@ def test_a_user_without_root_is_confined_by_a_namespace_of_users(monkeypatch):
     assert ended.results == "[False, False]", ended
 
 
-def test_an_answer_does_not_outlive_a_grader_that_is_killed(tmp_path):
+@pytest.mark.parametrize("euid", [0, 1000])
+@pytest.mark.parametrize("deaf", ["", "import ctypes\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\n"])
+def test_an_answer_does_not_outlive_a_grader_that_is_killed(tmp_path, euid, deaf):
+    """One may be deaf to the death of its parent, with PR_SET_PDEATHSIG."""
     mark = f"labkit-outlives-{os.getpid()}"
-    sleeps = f"[sys.executable, '-c', 'import time; time.sleep(60)', '{mark}']"
-    body = f"import subprocess, sys, time\nsubprocess.Popen({sleeps})\n"
+    sleeps = f"[sys.executable, '-c', {deaf + 'import time; time.sleep(60)'!r}, '{mark}']"
+    body = f"import subprocess, sys, time\n{deaf}subprocess.Popen({sleeps})\n"
     grader = f"""
 from labkit.course.grading import confine
+confine.os.geteuid = lambda: {euid}
 confine._run({{"script.py": {body + "time.sleep(60)"!r}}}, "script.py", confine.Limits(60))
 """
     killed = subprocess.Popen([sys.executable, "-c", grader], env=os.environ | {"TMPDIR": str(tmp_path)})

@@ -3,10 +3,12 @@
 import contextlib
 import csv
 import io
+import json
 import os
 import socket
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import nbformat
@@ -132,6 +134,62 @@ def test_names_and_code_that_are_no_text_are_graded_and_told(tmp_path, encoding)
     points = {student: row["points"] for student, row in of_devices(tmp_path / "grades").items()}
     assert points == {"j\\udcf6rg": "1", "zoë Ω": "0"}
     assert len([page.read_text(encoding="utf-8") for page in (tmp_path / "grades").glob("*.html")]) == 3
+
+
+V3 = '{"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"metadata": {}, "cells": [%s]}]}'
+HOSTILE = {
+    "format 1": '{"nbformat": 1, "cells": [{"cell_type": "x"}]}',
+    "a minor that is text": '{"nbformat": 3, "nbformat_minor": "x"}',
+    "an infinite number": V3 % '{"cell_type": "code", "input": "", "outputs": [], "prompt_number": Infinity}',
+    "a large heading": V3 % '{"cell_type": "heading", "level": 1000000000, "source": "x", "metadata": {}}',
+    "a huge heading": V3 % f'{{"cell_type": "heading", "level": 1{"0" * 30}, "source": "x", "metadata": {{}}}}',
+    "cells that are no list": '{"nbformat": 4, "cells": 7}',
+    "a source that is a number": '{"nbformat": 4, "cells": [{"cell_type": "code", "source": 7}]}',
+    "nested": "[" * 100_000,
+    "no notebook": '"text"',
+}
+
+
+def test_no_notebook_ends_the_grading_of_the_others(tmp_path):
+    for student, text in HOSTILE.items():
+        (tmp_path / student).mkdir()
+        (tmp_path / student / "12_accounting.ipynb").write_text(text)
+    hand_in(tmp_path / "ada", cell(RIGHT))
+    tracemalloc.start()
+    found = {submission.student: submission for submission in submissions(tmp_path)}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found["ada"].code == {DEVICES: RIGHT} and found["ada"].problems == []
+    assert all(found[student].problems and not found[student].code for student in HOSTILE)
+    assert peak < 50 * 2**20
+
+
+def test_a_notebook_of_format_3_is_read(tmp_path):
+    (tmp_path / "ada").mkdir()
+    lines = json.dumps([f"%%answer {DEVICES}\n", *RIGHT.splitlines(keepends=True)])
+    for name, text in (("lines", lines), ("text", json.dumps(cell(RIGHT)))):
+        (tmp_path / f"{name}.ipynb").write_text(V3 % f'{{"cell_type": "code", "input": {text}, "outputs": []}}')
+    assert [one.code for one in submissions(tmp_path)][1:] == [{DEVICES: RIGHT}] * 2
+
+
+def test_cells_and_files_without_end_are_told_in_a_few_lines(tmp_path):
+    hand_in(tmp_path / "ada", *(cell("1", f"no.such{number}") for number in range(100)))
+    (tmp_path / "ada" / "many").mkdir()
+    for number in range(300):
+        (tmp_path / "ada" / "many" / f"{number:03d}.ipynb").write_text('{"cells": []}')
+    (ada,) = submissions(tmp_path)
+    assert len(ada.problems) < 20 and any("files" in problem for problem in ada.problems)
+
+
+def test_a_name_is_no_formula_whatever_separates_the_columns(tmp_path):
+    for name in ("x;=1+1;y", "＝1+1", "\u202egnorts", "a\x1b[2J"):
+        hand_in(tmp_path / "submissions" / name, cell(RIGHT))
+    assert grade_command.main([str(tmp_path / "submissions"), "--out", str(tmp_path / "grades")]) == 0
+    text = (tmp_path / "grades" / "grades.csv").read_text(encoding="utf-8")
+    assert '"x;=1+1;y"' in text, "a semicolon within quotes separates nothing"
+    assert not any(character in text for character in "\u202e\x1b") and '"\'＝1+1"' in text
+    pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "grades").glob("*.html")]
+    assert not any(character in page for page in pages for character in "\u202e\x1b")
 
 
 def test_a_file_with_a_byte_order_mark_is_read_as_any_other(tmp_path):
