@@ -89,7 +89,7 @@ def parse(text: str) -> Topology:
     """The topology that `nvidia-smi topo -m` prints, on a terminal or through a pipe; empty where it found no GPU.
 
     Raises TopologyError, and nothing else, for a text whose links are truncated, damaged or translated, and for any
-    other text. The old class SOC reads as SYS. An affinity to several NUMA nodes ("0-1") gives a device no single node.
+    other text. The old class SOC reads as SYS. An affinity to several nodes of CPUs ("0-1") gives no single node.
     """
     lines = _COLOURS.sub("", text.replace("\r\n", "\n")).split("\n")
     headers, rows, labels = _sorted_lines(lines)
@@ -212,9 +212,19 @@ def _device(name: str, row: _Row, labels: dict[str, str]) -> Device:
     unread += [f"affinities {_truncate(row.unplaced)}"] if row.unplaced else []
     is_gpu = name.startswith("GPU")
     label = "" if is_gpu else labels.get(name, "" if name.startswith("NIC") else name)
-    numa = read.get("NUMA Affinity", ())
-    node = numa[0] if len(numa) == 1 else None
+    node = _home_node(read.get("NUMA Affinity", ()), read.get("GPU NUMA ID", ()))
     return Device(name, "gpu" if is_gpu else "nic", read.get("CPU Affinity", ()), node, label, "; ".join(unread))
+
+
+def _home_node(affinity: tuple[int, ...], own: tuple[int, ...]) -> int | None:
+    """The one NUMA node of a device that has CPUs; None where its affinity names several, or none.
+
+    Where GPU memory is a NUMA node itself (GH200, GB200: a GPU NUMA ID), a list such as 0,3-9,11-17 holds one node of
+    CPUs and nodes of memory only. Firmware numbers the nodes of CPUs first, so the first one is meant. Without a GPU
+    NUMA ID, a gap in the list tells the same: nodes of CPUs on one socket are numbered in a row.
+    """
+    has_gap = bool(affinity) and affinity[-1] - affinity[0] >= len(affinity)
+    return affinity[0] if affinity and (len(affinity) == 1 or own or has_gap) else None
 
 
 def _truncate(text: str) -> str:
