@@ -8,6 +8,7 @@ the middle, is a TopologyError. An affinity or a label that cannot be read stays
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -26,6 +27,7 @@ _NUMBERS = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
 _NIC_LABEL = re.compile(r"(?:.* )?(NIC[0-9]{1,3}) ?: ?([A-Za-z0-9_.:-]+)")
 _CUT = ": the text ends here and may be cut short"
 _MOST_QUOTED = 60  # characters
+FROM_NVML = "The matrix comes from NVML instead of nvidia-smi"  # so begins the first line of such a text
 _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 MEANINGS = {
@@ -74,10 +76,28 @@ class Path:
 
 @dataclass(frozen=True)
 class Topology:
-    """Devices, GPUs first and by number, and the class of each pair in `links[(a, b)]`, a before b in that order."""
+    """Devices, GPUs first and by number, and the class of each pair in `links[(a, b)]`, a before b in that order.
+
+    note: a sentence on where the matrix comes from; "" where it is what nvidia-smi prints.
+    """
 
     devices: tuple[Device, ...]
     links: dict[tuple[str, str], str]
+    note: str = ""
+
+    @property
+    def printed_by(self) -> str:
+        """What printed the matrix, for the line below a chart."""
+        return "NVML's matrix" if self.note.startswith(FROM_NVML) else "nvidia-smi topo -m"
+
+    def of_gpus(self, indices: Iterable[int]) -> "Topology":
+        """The part with the GPUs of these numbers and all network cards."""
+        gpus = {f"GPU{index}" for index in indices}
+        devices = tuple(device for device in self.devices if device.kind != "gpu" or device.name in gpus)
+        names = {device.name for device in devices}
+        return replace(
+            self, devices=devices, links={pair: kind for pair, kind in self.links.items() if names >= {*pair}}
+        )
 
     def path(self, a: str, b: str) -> Path:
         """The path between two devices, in either order."""
@@ -103,7 +123,8 @@ def parse(text: str) -> Topology:
     other text. The old classes SOC and PSB read as SYS and PIX. An affinity to several nodes of CPUs ("0-1")
     gives no single node.
     """
-    lines = _read_lines(text)
+    note, _, matrix_text = text.partition("\n") if text.startswith(FROM_NVML) else ("", "", text)
+    lines = _read_lines(matrix_text)
     header, columns = _main_header(lines)
     if not columns:
         return _no_devices(lines)
@@ -115,7 +136,7 @@ def parse(text: str) -> Topology:
     links = {pair: kind for pair, kind in kinds.items() if kind != "X"}
     labels = dict(match.groups() for line in lines if line.ended and (match := _NIC_LABEL.fullmatch(line.spaced)))
     devices = [_device(name, matrix[name], labels) for name in order]
-    return Topology(tuple(_with_numa_node(device, devices, links) for device in devices), links)
+    return Topology(tuple(_with_numa_node(device, devices, links) for device in devices), links, note)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,14 @@ _MOST_NODES = 3  # NUMA nodes that a sentence names; a verdict holds no more num
 
 
 def placement(topology) -> Markdown:
-    """Say whether the wires make all pairs of GPUs equal, and whether all GPUs are as near to the host's memory."""
+    """Say whether the wires make all pairs of GPUs equal, and whether all GPUs are as near to the host's memory.
+
+    The topology's note, where it has one, says which node this is and where the matrix comes from.
+    """
+    return Markdown(f"{_placement(topology).data} {topology.note}".rstrip())
+
+
+def _placement(topology) -> Markdown:
     gpus = [device.name for device in topology.devices if device.kind == "gpu"]
     if not gpus:
         return verdict("This machine shows no GPU, so there is nothing to be wired.")

@@ -1,5 +1,7 @@
 """Each verdict of lab 01 follows its table: said where it holds, its opposite where it does not."""
 
+from dataclasses import replace
+
 import pytest
 from made import copies_run
 
@@ -68,6 +70,11 @@ def test_placement_says_what_is_equal_and_what_is_not(pairs, host):
     assert text.endswith(host)
     assert ("one NUMA node" in text) == (HOSTS[host] == [0, 0, 0, 0])
     assert ("several NUMA nodes" in text) == (len({*HOSTS[host]} - {None}) > 1)
+
+
+def test_a_note_on_the_matrix_ends_the_verdict():
+    noted = replace(wired([0, 0]), note="The matrix comes from NVML instead of nvidia-smi, because it is 1 of 2, 3, 4.")
+    assert topology.placement(noted).data.endswith(f"all GPUs are at one NUMA node. {noted.note}")
 
 
 COPIES = [
