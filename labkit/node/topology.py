@@ -7,19 +7,21 @@ the middle, is a TopologyError. An affinity or a label that cannot be read stays
 `Device.unread` quotes the affinity.
 """
 
+import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 # Colour codes: whole, with ESC written as text, or with ESC lost on the way ("[4mGPU0", "4mGPU0").
-_ESCAPE = r"(?:[\x1b\u241b\ufffd\u2190?]|\^\[|\\x1b|\\u001[bB]|\\0?33|\\e)"
+_ESCAPE = r"(?:[\x1b\u241b\ufffd\u2190?]|\^\[|\\x1[bB]|\\u001[bB]|\\0?33|\\e)"
 _COLOURS = re.compile(
     rf"{_ESCAPE}(?:\[[0-9;?]*[ -/]*[@-~]|\([0B])|\x9b[0-9;?]*[@-~]|\[[0-9;]*[mK]"
-    r"|(?:(?<!\S)[0-9;]+|(?<=[A-Za-z])0)m(?=GPU|\s|\Z)"
+    r"|(?:(?<!\S)[0-9;]+|(?<=[A-Za-z])[0-9]{1,2})m(?=GPU|\s|\Z)"
 )
-_BLANKS = re.compile("[ \t\xa0\u2000-\u200b\u3000|\u2502\ufeff]+")  # with the lines of a table
-_COLUMN = re.compile(r"[A-Z][A-Za-z]* Affinity|GPU NUMA ID|[^ ]+", re.IGNORECASE)
+_TAG = re.compile(r"</?[A-Za-z][^<>\n]*>:?")  # of a web page, or of mpirun ("<stdout>:")
+_BLANKS = re.compile("[ \t\xa0\u2000-\u200b\u3000\ufeff|\u2502*+;$\"'`]+")  # with the marks of tables and quotes
+_COLUMN = re.compile(r"(?:CPU|NUMA|Memory)[ _]?Affinity|GPU[ _]?NUMA[ _]?ID|[^ ]+", re.IGNORECASE | re.ASCII)
 _DEVICE = re.compile(r"(?:GPU|NIC)[0-9]{1,3}")
 _KIND = re.compile(r"X|NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS")
 _OLD_KINDS = {"SOC": "SYS", "PSB": "PIX"}  # PSB: through one switch on the board of both GPUs
@@ -154,16 +156,18 @@ class _Line:
     @property
     def columns(self) -> list[str]:
         """The cells from the first GPU's name on, with the names of affinity columns in one piece."""
-        names = {name.lower(): name for name in _AFFINITIES}
-        cells = [names.get(cell.lower(), cell) for cell in _COLUMN.findall(self.spaced)]
+        names = {name.lower().replace(" ", ""): name for name in _AFFINITIES}
+        cells = [names.get(re.sub("[ _]", "", cell.lower()), cell) for cell in _COLUMN.findall(self.spaced)]
         first = next((place for place, cell in enumerate(cells) if _is_gpu(cell)), len(cells))
         return cells[first:]
 
 
 def _read_lines(text: str) -> list[_Line]:
-    """The lines that are not blank, without colours; "\\n" and "\\t" may be written out, as in a program's string."""
-    text = re.sub(r"\r+\n", "\n", text.replace("\\n", "\n").replace("\\t", "\t"))
-    lines = _COLOURS.sub("", text).split("\n")
+    """The lines that are not blank, without colours; line breaks and tabs may be written out, as in a string."""
+    for written, meant in {"\\n": "\n", "\\t": "\t", "^I": "\t"}.items():
+        text = text.replace(written, meant)
+    text = re.sub(r"\r+\n", "\n", text) if "\n" in text else text.replace("\r", "\n")
+    lines = _COLOURS.sub("", _TAG.sub(" ", html.unescape(text))).split("\n")
     spaced = [_BLANKS.sub(" ", line).strip(" ") for line in lines]
     return [_Line(lines[i], spaced[i], i + 1 < len(lines)) for i in range(len(lines)) if spaced[i]]
 
@@ -172,6 +176,10 @@ def _no_devices(lines: list[_Line]) -> Topology:
     """No device where nvidia-smi says so, else an error."""
     if any("No devices were found" in line.spaced for line in lines):
         return Topology((), {})
+    if rows := [line.text for line in lines if {"X", "GPU0"} <= {*line.cells}]:
+        raise TopologyError(rows[0], "a header with the devices' names above the rows")
+    if glued := [line.text for line in lines if re.search("GPU[0-9]", line.text)]:
+        raise TopologyError(glued[0], "each device's name as a cell of its own, with blanks or tabs around it")
     raise TopologyError(lines[0].text if lines else "", "a header of GPU names, as `nvidia-smi topo -m` prints it")
 
 
@@ -181,8 +189,6 @@ def _main_header(lines: list[_Line]) -> tuple[str, list[str]]:
     heads = {a for line in rows for a, b in pairwise(line.cells) if _is_kind(b) and not _is_kind(a)}
     headers = [(line.text, line.columns) for line in lines if line not in rows and line.columns]
     known = [[_is_affinity(c) or bool(_DEVICE.fullmatch(c)) or c in heads for c in columns] for _, columns in headers]
-    if not headers and any(_is_gpu(name) for name in heads):
-        raise TopologyError(rows[0].text, "a header with the devices' names above the rows")
     if not headers:
         return "", []
     best = max(range(len(headers)), key=lambda i: (sum(known[i]), -len(known[i])))
@@ -217,12 +223,16 @@ def _matrix(lines: list[_Line], header: str, names: list[str], affinities: list[
         if start is None or not any(_is_kind(cell) for cell in line.cells[start + 1 :]):
             continue
         name, *cells = line.cells[start:]
-        if name not in names or name in matrix:
+        if "X" not in cells and any(cell.islower() for cell in cells):
+            continue  # a sentence: "GPU0 to NIC0 is SYS"
+        if name not in names:
             raise TopologyError(line.text, f"one row for each of {', '.join(names)}, not another row {name}")
         ends_in_cpus = not line.ended and len(cells) > len(names) and affinities[-1:] == ["CPU Affinity"]
         if ends_in_cpus and cells[-1] not in last_cells:
             cells[-1] += "…"  # the text ends here, so that "0-6" may be a piece of "0-63"
-        matrix[name] = _row_of_cells(line, name, cells, names, affinities)
+        row = _row_of_cells(line, name, cells, names, affinities)
+        if matrix.setdefault(name, row).cells != row.cells:
+            raise TopologyError(line.text, f"one row for each of {', '.join(names)}, not another row {name}")
         last_cells.append(cells[-1])
     if missing := [name for name in names if name not in matrix]:
         raise TopologyError(header, f"a row for each of its devices, but there is none for {', '.join(missing)}")

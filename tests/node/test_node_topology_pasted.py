@@ -1,5 +1,6 @@
 """A topology text that was copied from a terminal, a log or a web page reads as the machine that printed it."""
 
+import html
 import re
 
 import machines
@@ -45,11 +46,26 @@ PASTED = {
     "a byte order mark": lambda text: "\ufeff" + text,
     "trailing blanks": lambda text: each_line(text, lambda line: line.rstrip("\n") + "  \t\n"),
     "after nvidia-smi -L": lambda text: f"GPU 0: NVIDIA H200 (UUID: GPU-aa)\n{text}",
+    "old line ends": lambda text: text.replace("\n", "\r"),
+    "shown by cat -A": lambda text: text.replace("\t", "^I").replace("\n", "$\n"),
+    "a web page": lambda text: f"<pre>{html.escape(text)}</pre>\n".replace("\t", "&nbsp;&nbsp;").replace(
+        "\n", "<br>\n"
+    ),
+    "by mpirun": lambda text: each_line(text, lambda line: "[1,0]<stdout>:" + line),
+    "a difference": lambda text: each_line(text, lambda line: "+" + line),
+    "a notebook's comment": lambda text: each_line(text, lambda line: "# " + line),
+    "in bold": lambda text: re.sub(r"(GPU\d+)", r"**\1**", text),
+    "twice": lambda text: text + "\n" + text,
+    "other column names": lambda text: text.replace("CPU Affinity", "cpu_affinity").replace(
+        "NUMA Affinity", "NUMAAffinity"
+    ),
+    "with sentences": lambda text: f"Why is GPU0 SYS to GPU1?\n{text}GPU0 and GPU1 are joined by SYS here\n",
+    "a second command": lambda text: f"{text}$ ibdev2netdev\nmlx5_0 port 1 ==> ib0 (Up)\n",
     "legend left out": lambda text: text.split("\n\n")[0] + "\n",
     "no last line break": lambda text: text.split("\n\n")[0].rstrip("\n"),
 } | {
     f"colours, ESC as {escape!r}": lambda text, escape=escape: coloured(text, escape)
-    for escape in ("\x1b", "", "^[", "␛", "\ufffd", "←", r"\x1b", r"\033", r"\u001b", r"\e")
+    for escape in ("\x1b", "", "^[", "␛", "<ESC>", "&#27;", "\ufffd", "←", r"\x1b", r"\033", r"\u001b", r"\e")
 }
 
 
@@ -136,3 +152,10 @@ def test_the_cell_that_cannot_be_read_is_named(old, new, said):
         changed = re.sub(" +", " ", text) if blank == " " else text
         with pytest.raises(TopologyError, match=said):
             parse_topology(changed.replace(old.replace("\t", blank).replace("  ", " "), new.replace("\t", blank)))
+
+
+@pytest.mark.parametrize(("text", "said"), [(",GPU0,GPU1\nGPU0,X,NV4\nGPU1,NV4,X\n", "each device's name as a cell")])
+def test_a_header_that_is_there_is_not_missed(text, said):
+    with pytest.raises(TopologyError, match=said) as error:
+        parse_topology(text)
+    assert error.value.line == ",GPU0,GPU1"
