@@ -4,6 +4,8 @@
     gpus.py        what NVML says about the GPUs, and which of them CUDA shows
     network.py     network cards and the rate of their links
     occupancy.py   which process of which user holds how much GPU memory
+    wiring.py      nvidia-smi's matrix of this machine, or NVML's where that cannot be read
+    shown.py       which node's wiring a page shows: this one's or a recorded one's
     topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
     counters.py    what the driver counts of one GPU: clocks, power, errors
     host.py        load, pressure, quota and memory of the host
@@ -18,6 +20,7 @@ Knows nothing of runs and labs, imports no torch, and pandas only where a table 
 from labkit.node.gpus import Gpu
 from labkit.node.inventory import Node, here, why_no_gpu_is_visible
 from labkit.node.occupancy import holders, used_mib
+from labkit.node.shown import wiring_of
 from labkit.node.topology import parse as parse_topology
 
-__all__ = ["Gpu", "Node", "here", "holders", "parse_topology", "used_mib", "why_no_gpu_is_visible"]
+__all__ = ["Gpu", "Node", "here", "holders", "parse_topology", "used_mib", "why_no_gpu_is_visible", "wiring_of"]

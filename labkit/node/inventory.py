@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, get_origin
 import psutil
 
 from labkit.node.gpus import Gpu, read_gpus, visible_gpus, why_none_is_visible
+from labkit.node.topology import Topology, parse
+from labkit.node.wiring import readable_matrix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +47,8 @@ class Node:
 
     gpus: those that CUDA shows, in its order. cores: those that this process may use. numa_nodes: (id, "0-31").
     cuda_driver: the newest CUDA that the driver supports. topology_text: `nvidia-smi topo -m` of all GPUs of the
-    machine, "" where there is none. date: ISO day on which it was read.
+    machine, or the same matrix from NVML where that text cannot be read; "" where no GPU is visible. date: ISO day on
+    which it was read.
     """
 
     gpus: tuple[Gpu, ...]
@@ -71,6 +74,10 @@ class Node:
             return f"{self.cores} CPU core{'s' * (self.cores != 1)} ({self.cpu_name})"
         names = Counter(gpu.name or "unknown GPU" for gpu in self.gpus)
         return " + ".join(f"{count} × {name}" for name, count in names.items())
+
+    def topology(self) -> Topology:
+        """The wiring of the visible GPUs, and of all network cards; TopologyError where the text cannot be read."""
+        return parse(self.topology_text).of_gpus(gpu.index for gpu in self.gpus)
 
     def software(self, gpus: int) -> dict[str, Any]:
         """What a run on the first `gpus` GPUs depends on besides its code: driver, torch, processor model, cores."""
@@ -127,16 +134,17 @@ class Node:
 def here() -> Node:
     """This machine, read once a process; CUDA_VISIBLE_DEVICES counts as it stands at the first call."""
     gpus, slices, driver, cuda_driver = read_gpus()
+    visible, numa_nodes = visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices), read_numa_nodes()
     return Node(
-        gpus=visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
+        gpus=visible,
         cpu_name=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
-        numa_nodes=read_numa_nodes(),
+        numa_nodes=numa_nodes,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         driver=driver,
         cuda_driver=cuda_driver,
         versions={"python": platform.python_version()} | _versions(),
-        topology_text=topology_text() if gpus else "",
+        topology_text=readable_matrix(topology_text(), gpus, dict(numa_nodes)) if visible else "",
         date=date.today().isoformat(),
     )
 
@@ -147,7 +155,7 @@ def why_no_gpu_is_visible() -> str:
 
 
 def topology_text() -> str:
-    """NVML has no such matrix, so nvidia-smi prints it; "" where it is missing, fails or hangs."""
+    """What nvidia-smi prints; "" where it is missing, fails or hangs."""
     try:
         smi = subprocess.run(
             ["nvidia-smi", "topo", "-m"],

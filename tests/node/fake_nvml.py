@@ -27,6 +27,7 @@ class FakeNvml:
             "nvmlDeviceGetMaxMigDeviceCount": lambda h: 2,
             "nvmlDeviceGetMigDeviceHandleByIndex": self.slice,
             "nvmlDeviceGetNvLinkState": self.link,
+            "nvmlDeviceGetTopologyCommonAncestor": self.refuse,
             "nvmlDeviceGetMaxPcieLinkGeneration": lambda h: 5,
             "nvmlDeviceGetMaxPcieLinkWidth": lambda h: 16,
             "nvmlDeviceGetEnforcedPowerLimit": lambda h: 700_000,
@@ -75,3 +76,41 @@ class FakeNvml:
 
     def refuse(self, *_):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+
+class WiredNvml(FakeNvml):
+    """NVML of a machine with some GPUs: `levels[(a, b)]` is the PCIe level of a pair.
+
+    `ends[gpu]` lists what each NVLink of a GPU leads to: another GPU's number, or the name of a type of device.
+    """
+
+    def __init__(self, gpus, levels, ends, failing=()):
+        super().__init__(failing)
+        self.levels, self.ends = levels, ends
+        types = {"switch": pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, "cpu": pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU}
+        self.answers |= {
+            "nvmlDeviceGetCount": lambda: gpus,
+            "nvmlDeviceGetMigMode": lambda h: [0, 0],
+            "nvmlDeviceGetUUID": lambda h: f"GPU-{h[3:]}",
+            "nvmlDeviceGetPciInfo": lambda h: self.pci(int(h[3:])),
+            "nvmlDeviceGetTopologyCommonAncestor": self.level,
+            "nvmlDeviceGetNvLinkState": lambda h, link: int(self.end(h, link) is not None),
+            "nvmlDeviceGetNvLinkRemoteDeviceType": lambda h, link: types.get(self.end(h, link), 0),
+            "nvmlDeviceGetNvLinkRemotePciInfo": self.remote,
+        }
+
+    def pci(self, number):
+        return SimpleNamespace(busId=f"00000000:{number:02X}:00.0")
+
+    def end(self, handle, link):
+        ends = self.ends.get(int(handle[3:]), [])
+        if link >= len(ends):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return ends[link]
+
+    def remote(self, handle, link):
+        end = self.end(handle, link)
+        return self.pci(end if isinstance(end, int) else 0xF0)
+
+    def level(self, a, b):
+        return self.levels[tuple(sorted((int(a[3:]), int(b[3:]))))]

@@ -63,6 +63,14 @@ LINKS = {
     | {("mlx5_0", "mlx5_1"): "PHB", ("mlx5_2", "mlx5_3"): "PHB"},
     "old_driver": pairs(GPUS4, "SYS") | {("GPU0", "GPU1"): "PHB", ("GPU2", "GPU3"): "PHB"},
     "nvlink_bridges": pairs(GPUS4, "SYS") | {("GPU0", "GPU1"): "NV4", ("GPU2", "GPU3"): "NV4"},
+    "l40s": pairs(GPUS4, "SYS")
+    | across(GPUS4, "NIC0 NIC1", "SYS")
+    | across("GPU2 GPU3", "NIC0 NIC1", "NODE")
+    | {("GPU0", "GPU1"): "NODE", ("GPU2", "GPU3"): "NODE", ("NIC0", "NIC1"): "PIX"},
+    "gb200": pairs(GPUS4, "NV18")
+    | across(GPUS4, "NIC0 NIC1 NIC2 NIC3", "SYS")
+    | pairs("NIC0 NIC1 NIC2 NIC3", "SYS")
+    | {("NIC2", "NIC3"): "PIX"},
     "mig": {("GPU0", "GPU1"): "SYS"},
     "one_gpu": {},
     "one_gpu_blank": {},
@@ -81,6 +89,8 @@ NUMA_NODES = {
     "odd_cpu_list": {None: GPUS8 + " mlx5_0 mlx5_1 mlx5_2 mlx5_3"},
     "old_driver": {None: GPUS4},
     "nvlink_bridges": {3: "GPU3", None: "GPU0 GPU1 GPU2"},
+    "l40s": {0: "GPU0 GPU1", 1: "GPU2 GPU3 NIC0 NIC1"},
+    "gb200": {0: "GPU0 GPU1", 1: "GPU2 GPU3", None: "NIC0 NIC1 NIC2 NIC3"},
     "mig": {0: "GPU0", 1: "GPU1"},
     "one_gpu": {0: "GPU0"},
     "one_gpu_blank": {None: "GPU0"},
@@ -99,6 +109,8 @@ CPUS = {
     "odd_cpu_list": {"GPU4": [*range(20, 40), *range(60, 80)], "GPU5": [], "GPU6": [*range(20, 40), *range(60, 80)]},
     "old_driver": {"GPU0": [*range(10), *range(20, 30)]},
     "nvlink_bridges": {"GPU2": range(16, 32)},
+    "l40s": {"GPU3": [*range(96, 192), *range(288, 384)]},
+    "gb200": {"GPU1": range(72), "GPU2": range(72, 144)},
     "mig": {"GPU1": range(32, 64)},
     "one_gpu": {"GPU0": range(8)},
     "one_gpu_blank": {"GPU0": []},

@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 _EQUAL = 1.05  # rates within 5 % of each other are called equal
 _MOST = 0.75  # of a rate
 _NEAR = 0.05  # of a rate: a smaller loss is called none
+_MOST_NODES = 3  # NUMA nodes that a sentence names; a verdict holds no more numbers
 
 
 def placement(topology) -> Markdown:
-    """Say whether the wires make all pairs of GPUs equal, and whether all GPUs are as near to the host's memory."""
+    """Say whether the wires make all pairs of GPUs equal, and whether all GPUs are as near to the host's memory.
+
+    The topology's note, where it has one, says which node this is and where the matrix comes from.
+    """
+    return Markdown(f"{_placement(topology).data} {topology.note}".rstrip())
+
+
+def _placement(topology) -> Markdown:
     gpus = [device.name for device in topology.devices if device.kind == "gpu"]
     if not gpus:
         return verdict("This machine shows no GPU, so there is nothing to be wired.")
@@ -37,15 +45,24 @@ def placement(topology) -> Markdown:
         pairs = "**NVLink makes every pair of GPUs equal**"
     else:
         pairs = f"Every pair of GPUs is {kinds[0]}: equal, but without NVLink"
-    nodes = {number: [name for name in names if name in gpus] for number, names in topology.numa_nodes().items()}
-    nodes = {number: names for number, names in nodes.items() if names}
-    if None in nodes:
-        host = f"the matrix does not tell the NUMA node of {listed(nodes[None])}"
+    return verdict(f"{pairs}; {_host(topology, gpus)}.")
+
+
+def _host(topology, gpus: list[str]) -> str:
+    """Return half a sentence: whether the GPUs share one NUMA node, as far as the matrix tells."""
+    members = {number: [name for name in names if name in gpus] for number, names in topology.numa_nodes().items()}
+    untold = members.pop(None, [])
+    nodes = {number: names for number, names in members.items() if names}
+    if len(nodes) > _MOST_NODES:
+        host = "**the GPUs are at several NUMA nodes**, as the map shows"
     elif len(nodes) > 1:
-        host = f"**the host does not**: {'; '.join(f'{listed(names)} at NUMA node {n}' for n, names in nodes.items())}"
+        places = "; ".join(f"{listed(names)} at NUMA node {number}" for number, names in nodes.items())
+        host = f"**the GPUs are at several NUMA nodes**: {places}"
     else:
-        host = "all of them hang at one NUMA node"
-    return verdict(f"{pairs}; {host}.")
+        host = "" if untold else "all GPUs are at one NUMA node"
+    return "; ".join(
+        filter(None, [host, f"the matrix does not tell the NUMA node of {listed(untold)}" if untold else ""])
+    )
 
 
 def same_bytes(table: pd.DataFrame) -> Markdown:

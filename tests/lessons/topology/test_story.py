@@ -1,5 +1,7 @@
 """Each verdict of lab 01 follows its table: said where it holds, its opposite where it does not."""
 
+from dataclasses import replace
+
 import pytest
 from made import copies_run
 
@@ -25,7 +27,7 @@ def wired(numa, default="NV18", **odd):
         (wired([]), "shows no GPU", "link"),
         (wired([0]), "One GPU", "NUMA"),
         (wired([0, 0, 0, 0]), "NVLink makes every pair of GPUs equal", "differ"),
-        (wired([0, 0, 0, 0]), "at one NUMA node", "host does not"),
+        (wired([0, 0, 0, 0]), "at one NUMA node", "several"),
         (wired([0, 0, 1, 1]), "GPU0 and GPU1 at NUMA node 0; GPU2 and GPU3 at NUMA node 1", "one NUMA"),
         (wired([0, 0], "PHB"), "Every pair of GPUs is PHB: equal, but without NVLink", "NVLink makes"),
         (wired([0, 0, 0], "SYS", p01="NV4"), "differ** (NV4 and SYS)", "equal"),
@@ -39,6 +41,40 @@ def test_placement(machine, said, unsaid):
     text = topology.placement(machine).data
     assert said in text
     assert unsaid not in text
+
+
+PAIRS = {
+    "NVLink makes every pair of GPUs equal": {"default": "NV18"},
+    "Every pair of GPUs is SYS: equal, but without NVLink": {"default": "SYS"},
+    "Pairs of GPUs differ": {"default": "SYS", "p01": "NODE", "p23": "NODE"},
+}
+HOSTS = {
+    "**the GPUs are at several NUMA nodes**: GPU0 and GPU1 at NUMA node 0; GPU2 and GPU3 at NUMA node 1.": [
+        0,
+        0,
+        1,
+        1,
+    ],
+    "; all GPUs are at one NUMA node.": [0, 0, 0, 0],
+    "; the matrix does not tell the NUMA node of GPU0, GPU1, GPU2 and GPU3.": [None] * 4,
+    "GPU2 and GPU3 at NUMA node 1; the matrix does not tell the NUMA node of GPU0.": [None, 0, 1, 1],
+    "**the GPUs are at several NUMA nodes**, as the map shows.": [0, 1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize("host", HOSTS)
+def test_placement_says_what_is_equal_and_what_is_not(pairs, host):
+    text = topology.placement(wired(HOSTS[host], **PAIRS[pairs])).data
+    assert text.replace("*", "").startswith(pairs)
+    assert text.endswith(host)
+    assert ("one NUMA node" in text) == (HOSTS[host] == [0, 0, 0, 0])
+    assert ("several NUMA nodes" in text) == (len({*HOSTS[host]} - {None}) > 1)
+
+
+def test_a_note_on_the_matrix_ends_the_verdict():
+    noted = replace(wired([0, 0]), note="The matrix comes from NVML instead of nvidia-smi, because it is 1 of 2, 3, 4.")
+    assert topology.placement(noted).data.endswith(f"all GPUs are at one NUMA node. {noted.note}")
 
 
 COPIES = [
