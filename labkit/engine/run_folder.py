@@ -152,7 +152,7 @@ class RunFolder:
     def log(self, rank: int) -> str:
         """Return what the rank printed, and its traceback if it raised."""
         file = self.log_file(rank)
-        return file.read_text(errors="replace") if file.exists() else ""
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     def excerpt(self, rank: int, most: int = 8_000, *, end: int | None = None) -> str:
         """Return the head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""

@@ -53,5 +53,5 @@ def tightest_pids_limit(root: Path = Path("/")) -> tuple[str, int] | None:
     limits = {}
     for name, folder in cgroups("pids", root):
         with suppress(OSError, ValueError):  # "max", or no such group in this container
-            limits[name] = int((folder / "pids.max").read_text())
+            limits[name] = int((folder / "pids.max").read_text(encoding="utf-8"))
     return min(limits.items(), key=lambda limit: limit[1]) if limits else None

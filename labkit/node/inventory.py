@@ -187,7 +187,7 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 def read_numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tuple[int, str], ...]:
     """(0, "0-31") for each NUMA node; a node of memory only has the list ""."""
     lists = {int(path.parent.name[4:]): path for path in folder.glob("node[0-9]*/cpulist")}
-    return tuple((node, lists[node].read_text().strip()) for node in sorted(lists))
+    return tuple((node, lists[node].read_text(encoding="utf-8").strip()) for node in sorted(lists))
 
 
 def _from_record(kind: type, record: Any) -> Any:

@@ -88,7 +88,7 @@ def _build(root: str, paths: list[list[str]]) -> None:
 
 
 def _bind_file(path: str, inside: str) -> None:
-    open(inside, "w").close()
+    open(inside, "wb").close()
     _mount("--bind", path, inside)
 
 
@@ -111,7 +111,7 @@ def _make_read_only(place: str) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, errors="replace")
+    done = subprocess.run(["mount", *arguments], capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         sys.exit(done.stderr.strip().partition("\n")[0] or f"mount {' '.join(arguments)}: status {done.returncode}")
 

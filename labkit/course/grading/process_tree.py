@@ -18,7 +18,7 @@ def tree(pid: int) -> list[int]:
         with suppress(OSError):  # each of them, and each of its threads, may end while it is looked at
             for children in Path(f"/proc/{pid_above}/task").glob("*/children"):
                 with suppress(OSError):
-                    pids += map(int, children.read_text().split())
+                    pids += map(int, children.read_text(encoding="utf-8").split())
     return pids
 
 
@@ -45,13 +45,13 @@ def end(process: subprocess.Popen) -> None:
 
 def _resident(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * _PAGE
     return 0
 
 
 def _own_share(pid: int) -> int:
     """Return what a process takes, of shared pages its share; all of them where the kernel does not say."""
     with suppress(OSError, ValueError, StopIteration):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return _resident(pid)

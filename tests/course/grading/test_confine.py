@@ -175,7 +175,7 @@ def still_running(mark: str) -> list[int]:
 @pytest.mark.parametrize("kept", ["PR_CAPBSET_DROP", "PR_SET_NO_NEW_PRIVS", "PR_SET_SECCOMP"])
 def test_no_answer_runs_where_a_right_is_kept(monkeypatch, tmp_path, kept):
     """A kernel that refuses to take a right away is told by the trial answer."""
-    entry = Path(confined_entry.__file__).read_text()
+    entry = Path(confined_entry.__file__).read_text(encoding="utf-8")
     broken = tmp_path / "confined_entry.py"
     broken.write_text(entry.replace(f"prctl({kept},", "prctl(0,"))
     monkeypatch.setattr(confined_entry, "__file__", str(broken))
