@@ -25,7 +25,7 @@ from labkit.engine.errors import (
     WorkerRaised,
 )
 from labkit.engine.json_lines import JsonLines
-from labkit.engine.log_text import one_line
+from labkit.engine.log_text import one_line, reason_in_brief
 from labkit.engine.messages import LaunchOutcome
 from labkit.engine.run import Run
 from labkit.engine.session import Session
@@ -127,8 +127,7 @@ class Diagnosis:
         return LauncherLost(sentence, run=self.run, detail=session.log_tail(), logs=self.logs(None))
 
     def _exception_error(self, rank: int, event: dict) -> RunError:
-        message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
-        message = with_limit(message)
+        message = with_limit(reason_in_brief(event["message"], MOST_MESSAGE))  # the traceback has the rest
         raised = f"{self.rank_name(rank)} raised {event['kind']}{message and f': {message}'}"
         sentence = f"{raised} {self.point_text(event['point'])}"
         sentence += self._advice(event["errno"] if self._is_in_engine(event["traceback"]) else None)
