@@ -260,9 +260,10 @@ def launched_for() -> dict[str, str]:
 
 
 def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:
-    """Return each worker's threads: as many as the user set, or its share of its node's cores (torchrun: one)."""
+    """Return each worker's threads: as many as the user set, or its share of the usable cores (torchrun: one)."""
     requested = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(requested) if requested.isdecimal() and int(requested) else max(1, here.cores * nodes // plan.gpus)
+    share = max(1, int(here.usable_cores * nodes // plan.gpus))  # rounded down: above a quota, all threads stand still
+    return int(requested) if requested.isdecimal() and int(requested) else share
 
 
 def worker_environment(run: Run, launches: int) -> dict[str, str]:
