@@ -73,7 +73,7 @@ def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Progr
 
 def _require_gpus(plan: Plan, here: node.Node) -> None:
     if plan.device == "cuda" and plan.gpus > len(here.gpus):
-        shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
+        shown = f"this node shows {len(here.gpus)}{node.why_no_more_gpus()}; use replay() for a recorded run"
         raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 import psutil
 
-from labkit.node.gpus import Gpu, read_gpus, visible_gpus, why_none_is_visible
+from labkit.node.gpus import Gpu, one_per_gpu, read_gpus, visible_gpus, why_none_is_visible, why_slices_count_once
 from labkit.node.host import cgroup_quota
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ _LATER_FIELDS = {"Gpu": ("power_limit_w", "temperature_c", "persistence"), "Node
 class Node:
     """One machine as a process sees it.
 
-    gpus: those that CUDA shows, in its order. cores: those that this process may use. numa_nodes: (id, "0-31").
+    gpus: those that CUDA shows, in its order; of several MIG slices of one GPU, the first. cores: those that this
+    process may use. numa_nodes: (id, "0-31").
     quota_cores: what the control group allows of them, such as 7.65; None where it allows all, and in older JSON.
     cuda_driver: the newest CUDA that the driver supports. topology_text: `nvidia-smi topo -m` of all GPUs of the
     machine, "" where there is none. date: ISO day on which it was read.
@@ -144,7 +145,7 @@ def here() -> Node:
     """This machine, read once a process; CUDA_VISIBLE_DEVICES counts as it stands at the first call."""
     gpus, slices, driver, cuda_driver = read_gpus()
     return Node(
-        gpus=visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices),
+        gpus=one_per_gpu(visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices)),
         cpu_name=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
         numa_nodes=read_numa_nodes(),
@@ -161,6 +162,12 @@ def here() -> Node:
 def why_no_gpu_is_visible() -> str:
     """Return half a sentence: that no GPU is visible here, and what NVML says."""
     return why_none_is_visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def why_no_more_gpus() -> str:
+    """Return why MIG slices that are visible here count as one GPU, as a clause; "" where none do."""
+    gpus, slices, *_ = read_gpus()
+    return why_slices_count_once(visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices))
 
 
 def topology_text() -> str:

@@ -10,7 +10,9 @@ import machines
 import pytest
 from fake_nvml import FakeNvml
 
+from labkit.engine.errors import NotEnoughGpus
 from labkit.node import Gpu, Node, here, inventory, parse_topology
+from lessons.start import Hello
 
 A, B, C = (Gpu(i, "NVIDIA H200", uuid) for i, uuid in enumerate(["GPU-8f3a11", "GPU-8f3b22", "GPU-c0ffee"]))
 
@@ -63,6 +65,18 @@ def test_the_node_shows_the_visible_gpus_and_the_topology_of_all(fresh, tmp_path
     assert node.has_gpus
     assert parse_topology(node.topology_text).path("GPU0", "GPU1").nvlinks == 18
     assert Node.from_json(node.to_json()) == node
+
+
+@pytest.mark.parametrize("variable", ["MIG-a,MIG-b", "MIG-b,MIG-a"])
+def test_two_slices_of_one_gpu_are_one_gpu_and_a_launch_on_both_is_refused(fresh, monkeypatch, variable):
+    gpu = Gpu(0, "NVIDIA A100", "GPU-aa", mig=True)
+    slices = tuple(replace(gpu, name="NVIDIA A100 MIG 3g.40gb", uuid=f"MIG-{name}") for name in "ab")
+    monkeypatch.setattr(inventory, "read_gpus", lambda: ((gpu,), slices, "580.1", "13.0"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert [gpu.uuid for gpu in inventory.here().gpus] == [variable[:5]]
+    assert Hello().gpus == 1
+    with pytest.raises(NotEnoughGpus, match=r"this node shows 1 GPU.* MIG-. and MIG-. are MIG slices of one GPU"):
+        Hello(gpus=2)
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho broken; exit 9\n", "not a program", "#!/no/such/shell\n"])
