@@ -282,11 +282,12 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
 
 
 def _visible_devices(run: Run) -> dict[str, str]:
-    """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones.
+    """Return the variable that shows the workers the GPUs of their run, where these may not be the kernel's first ones.
 
+    Of the MIG slices that the kernel sees, those of its run may not be the first, because one counts for each GPU.
     Processes that stand in for GPUs see none: parts of torch wait for a GPU that they see, such as some of DDP's hooks.
     """
     gpus = run.node.gpus[: run.plan.gpus]
-    if gpus != node.here().gpus[: run.plan.gpus]:
+    if gpus != node.here().gpus[: run.plan.gpus] or any((gpu.uuid or "").startswith("MIG-") for gpu in gpus):
         return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}
     return {} if run.plan.device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}

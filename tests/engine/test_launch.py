@@ -16,6 +16,7 @@ from labkit import node
 from labkit.engine import processes
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.launches import omp_num_threads, worker_environment
+from labkit.engine.run import Run
 from labkit.launching import launch
 
 
@@ -159,3 +160,13 @@ def test_the_workers_share_what_the_control_group_allows(cores, quota, nodes, th
     assert omp_num_threads(Faults(gpus=2), limited, nodes) == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert omp_num_threads(Faults(gpus=2), limited, nodes) == 5
+
+
+def test_workers_on_mig_slices_see_those_of_their_run_alone(monkeypatch):
+    """Of MIG-a and MIG-b on GPU 0 and MIG-c on GPU 1, the second worker's is MIG-c, which the kernel sees third."""
+    slices = tuple(node.Gpu(index, "NVIDIA A100 MIG 3g.40gb", uuid) for index, uuid in enumerate(["MIG-a", "MIG-c"]))
+    with_slices = dataclasses.replace(node.here(), gpus=slices)
+    monkeypatch.setattr(node, "here", lambda: with_slices)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b,MIG-c")
+    run = Run.create(Faults(device="cuda", gpus=2), with_slices)
+    assert worker_environment(run, 1)["CUDA_VISIBLE_DEVICES"] == "MIG-a,MIG-c"
