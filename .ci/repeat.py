@@ -53,7 +53,7 @@ def followed(command: list[str]) -> tuple[int, bool]:
 
 def last_failed() -> set[str]:
     """Return the tests that failed when they were last run, as pytest remembers them."""
-    return set(json.loads(LAST_FAILED.read_text())) if LAST_FAILED.exists() else set()
+    return set(json.loads(LAST_FAILED.read_text(encoding="utf-8"))) if LAST_FAILED.exists() else set()
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ def import_circles(paths: list[Path], root: Path = ROOT) -> list[list[str]]:
 
 
 def habits(path: Path) -> list[str]:
-    """Return a file's bad habits: a vague name, bulk, no docstring, a `run` without its type, a shell, a pickle."""
+    """Return a file's bad habits: a vague name, bulk, no docstring, a type left out, a shell, a pickle, a locale."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     found = ["a vague name"] if path.stem in VAGUE_NAMES else []
@@ -294,6 +294,20 @@ def _risk(node: ast.AST) -> str:
     shell = any(keyword.arg == "shell" and getattr(keyword.value, "value", 1) for keyword in node.keywords)
     if shell or name in {"os.system", "os.popen"}:
         return "starts a shell"
+    if _follows_the_locale(node):
+        return "reads or writes text in the encoding of the user's locale, which may not be UTF-8"
     if name == "torch.load" and not any(ast.unparse(keyword) == "weights_only=True" for keyword in node.keywords):
         return "unpickles"
     return "unpickles" if OVER_LINKS.search(name) or name.endswith("read_pickle") else ""
+
+
+def _follows_the_locale(call: ast.Call) -> bool:
+    """Whether a call opens text and names no encoding (ruff's PLW1514 asks that only of what it knows to be a Path)."""
+    name, keywords = ast.unparse(call.func), {keyword.arg for keyword in call.keywords}
+    if {"encoding", None} & keywords or name in ("os.open", "tarfile.open"):
+        return False
+    if name == "open" or name.endswith(".open"):
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        return not any(re.fullmatch("[rwxa]b[+]?", str(getattr(value, "value", ""))) for value in values)
+    needed = {"read_text": 1, "write_text": 2}.get(name.rpartition(".")[2], 0)  # arguments, where the last is it
+    return len(call.args) < needed or (name.startswith("subprocess.") and "text" in keywords)

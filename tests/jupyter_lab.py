@@ -119,7 +119,7 @@ def _wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float 
                 return
         except OSError:
             time.sleep(0.2)
-    raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+    raise AssertionError(f"JupyterLab did not start:\n{log.read_text(encoding='utf-8')[-2000:]}")
 
 
 def _end(server: subprocess.Popen) -> None:

@@ -243,6 +243,10 @@ def test_a_door_is_no_hole(house, tmp_path, name, source):
         ("link.py", '"""A module."""\ndist.all_gather_object(everyone, mine, group=group)'),
         ("list.py", '"""A module."""\nfrom torch.distributed import broadcast_object_list as send'),
         ("table.py", '"""A module."""\npd.read_pickle(path)'),
+        ("read.py", '"""A module."""\ntext = file.read_text(errors="replace")'),
+        ("write.py", '"""A module."""\nfile.write_text(text)'),
+        ("opened.py", '"""A module."""\nwith file.open("a") as rows:\n    rows.write("é")'),
+        ("asked.py", '"""A module."""\nsubprocess.run(["srun"], text=True)'),
     ],
 )
 def test_a_bad_habit_is_found(tmp_path, name, source):

@@ -163,7 +163,7 @@ def references(model: str, folder: Path = RECORDED) -> tuple[list[Reading], list
 
 def _shows_figures(plan_file: Path) -> bool:
     """Return whether a recorded plan is one whose runs show key figures; its rows are not read for that."""
-    stored = json.loads(plan_file.read_text())
+    stored = json.loads(plan_file.read_text(encoding="utf-8"))
     module, _, kind = str(stored["plan"]).partition(":")
     lab = module.split(".")[1] if module.startswith("lessons.") else ""
     return stored.get("device") == "cuda" and any(figure.plan == kind.lower() for figure in key_figures().get(lab, ()))

@@ -16,7 +16,10 @@ FIRST_SECONDS = 120.0  # for the first station to come
 def count_steps(job: str) -> int:
     """Return how many steps the job has besides its own script; 1 where Slurm does not answer."""
     shown = subprocess.run(
-        ["squeue", "--noheader", "--steps", f"--jobs={job}", "-o", "%i"], capture_output=True, text=True
+        ["squeue", "--noheader", "--steps", f"--jobs={job}", "-o", "%i"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
     )
     if shown.returncode:
         return 1

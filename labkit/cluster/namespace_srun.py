@@ -55,7 +55,7 @@ def connect(nodes: list[subprocess.Popen], addresses: list[str], interface: str)
 def run_ip(node: subprocess.Popen, *command: str) -> str:
     """Run `ip` in the namespace of a node, and return what it printed."""
     enter = ["nsenter", f"--net=/proc/{node.pid}/ns/net", "ip", *command]
-    return subprocess.run(enter, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(enter, check=True, capture_output=True, encoding="utf-8", errors="replace").stdout
 
 
 def wait_until(is_so: Callable[[], bool], otherwise: str) -> None:

@@ -48,7 +48,12 @@ def why_not() -> str:
     command = ["unshare", "--net", "--", "bash", "-c", TRIAL_COMMAND]
     try:
         trial = subprocess.run(
-            command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=TRIAL_SECONDS
+            command,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=TRIAL_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"two network namespaces cannot be made here ({error})"

@@ -36,7 +36,7 @@ class SharedFolder:
             make_private(runs_folder())
             self.folder = folder = Path(tempfile.mkdtemp(prefix=".nodes-", dir=runs_folder()))
             self.start = self.folder / "start.sh"
-            self.start.write_text("".join(f"{line}\n" for line in (*setup, 'exec "$@"')))
+            self.start.write_text("".join(f"{line}\n" for line in (*setup, 'exec "$@"')), encoding="utf-8")
             for file in (requests_file(self.folder), *(node_file(self.folder, index) for index in range(count))):
                 file.touch(mode=0o600)
         except OSError as error:
@@ -55,7 +55,7 @@ class SharedFolder:
         """Write a request for stations that srun may not reach."""
 
         def append() -> None:
-            with requests_file(self.folder).open("a") as requests:
+            with requests_file(self.folder).open("a", encoding="utf-8") as requests:
                 requests.write(json.dumps(request) + "\n")
 
         with suppress(OSError):

@@ -73,7 +73,7 @@ def _module_file(module: str) -> Path | None:
 
 
 def _source_part(file: Path, path: list[str], name: str) -> str:
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     node: Named | ast.Module = ast.parse(text)
     for part in path:
         inside = {node.name: node for node in ast.iter_child_nodes(node) if isinstance(node, Named)}

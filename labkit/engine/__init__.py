@@ -8,6 +8,7 @@ The kernel's side:
     reservation.py      which GPUs and cores a launch gets, in turn with other launches
     locks.py            how they wait for each other
     session.py          the kernel's end of the agent: one process beside each kernel
+    needs.py            what every launch needs of the machine, asked for before the first one
     watch.py            follows a run: progress, stalls, the end of its processes
     progress.py         the bar that shows it
     interrupts.py       Ctrl-C at any moment ends all and loses nothing

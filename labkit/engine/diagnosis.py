@@ -25,7 +25,7 @@ from labkit.engine.errors import (
     WorkerRaised,
 )
 from labkit.engine.json_lines import JsonLines
-from labkit.engine.log_text import one_line
+from labkit.engine.log_text import one_line, reason_in_brief
 from labkit.engine.messages import LaunchOutcome
 from labkit.engine.run import Run
 from labkit.engine.session import Session
@@ -127,8 +127,7 @@ class Diagnosis:
         return LauncherLost(sentence, run=self.run, detail=session.log_tail(), logs=self.logs(None))
 
     def _exception_error(self, rank: int, event: dict) -> RunError:
-        message = event["message"].strip().partition("\n")[0][:MOST_MESSAGE].strip()  # the traceback has the rest
-        message = with_limit(message)
+        message = with_limit(reason_in_brief(event["message"], MOST_MESSAGE))  # the traceback has the rest
         raised = f"{self.rank_name(rank)} raised {event['kind']}{message and f': {message}'}"
         sentence = f"{raised} {self.point_text(event['point'])}"
         sentence += self._advice(event["errno"] if self._is_in_engine(event["traceback"]) else None)
@@ -243,7 +242,7 @@ class Diagnosis:
     def _stack(self, rank: int) -> str:
         """The main thread's part of the rank's dumped stack; faulthandler writes the oldest thread last."""
         file = self.run.stack_file(rank)
-        text = file.read_text(errors="replace") if file.exists() else ""
+        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
 
     def stack_is_complete(self, rank: int) -> bool:

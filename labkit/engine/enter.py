@@ -86,14 +86,14 @@ def run_rank(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -
     rank = int(os.environ["RANK"])
     without_front_doors()
     faulthandler.enable(sys.stderr, all_threads=False)  # a crash in C tells its Python line to the log
-    faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w"), all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=run.stack_file(rank).open("w", encoding="utf-8"), all_threads=True)
     worker = Worker(run)
     try:
         worker.event("started", pid=os.getpid())
         worker.note_milestone("Python starts")
         from labkit.worker import probes  # before the lab's code, which may change what it stands on
 
-        lab = importlib.import_module(loads(run.plan_file.read_text())["worker"])
+        lab = importlib.import_module(loads(run.plan_file.read_text(encoding="utf-8"))["worker"])
         gc.freeze()  # what is imported stays: a collection after a point looks only at what points have left
         worker.note_milestone("torch is imported")
         worker.join(run.plan, store_of_ranks(store))

@@ -28,6 +28,8 @@ _CUT_TRACEBACKS: list[
     TracebackType | None
 ] = []  # what was cut out: to free so many takes long, too, and this process ends
 
+CPP_FRAMES = re.compile(r"\nException raised from .* \(most recent call first\):\n.*", re.S)  # the traceback has them
+
 # What a rank raises when another one is gone: never the first cause.
 VICTIM_MESSAGE = re.compile(
     r"connection (was )?(likely )?(closed|reset)|by peer|broken pipe|remote process exited|socket (closed|timeout)"
@@ -116,7 +118,7 @@ def _frame_below(frame: TracebackType, steps: int) -> TracebackType:
 
 def message(error: BaseException) -> str:
     try:
-        return shorten(_writable(str(error)), MOST_MESSAGE)
+        return shorten(CPP_FRAMES.sub("", _writable(str(error))), MOST_MESSAGE)
     except BaseException:
         return "(its message could not be read)"
 

@@ -66,7 +66,7 @@ def open_regular(file: Path) -> BinaryIO:
 
 def open_to_append(file: Path) -> TextIO:
     """Open a file of JSON lines for more, on a fresh line: a killed worker may have left its last one half-written."""
-    lines = file.open("a", buffering=1)
+    lines = file.open("a", buffering=1, encoding="utf-8")
     if lines.tell():
         lines.write("\n")
     return lines

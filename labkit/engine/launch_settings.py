@@ -122,7 +122,7 @@ class Settings:
                 raise ClusterError(f"LABKIT_CLUSTER_FILE names {file}, which does not exist")
             return cls()
         try:
-            values = tomllib.loads(file.read_text())
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ClusterError(f"{file} cannot be read as TOML: {error}") from None
         fields = {field.name: field for field in dataclasses.fields(cls)}

@@ -73,7 +73,7 @@ def _wait_for_gpus(reservation: Reservation, interrupts: Interrupts, bars: Progr
 
 def _require_gpus(plan: Plan, here: node.Node) -> None:
     if plan.device == "cuda" and plan.gpus > len(here.gpus):
-        shown = f"this node shows {len(here.gpus)}; use replay() for a recorded run"
+        shown = f"this node shows {len(here.gpus)}{node.why_no_more_gpus()}; use replay() for a recorded run"
         raise NotEnoughGpus(f"the plan wants {plan.gpus} GPU(s), {shown}")
 
 
@@ -260,9 +260,10 @@ def launched_for() -> dict[str, str]:
 
 
 def omp_num_threads(plan: Plan, here: node.Node, nodes: int = 1) -> int:
-    """Return each worker's threads: as many as the user set, or its share of its node's cores (torchrun: one)."""
+    """Return each worker's threads: as many as the user set, or its share of the usable cores (torchrun: one)."""
     requested = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(requested) if requested.isdecimal() and int(requested) else max(1, here.cores * nodes // plan.gpus)
+    share = max(1, int(here.usable_cores * nodes // plan.gpus))  # rounded down: above a quota, all threads stand still
+    return int(requested) if requested.isdecimal() and int(requested) else share
 
 
 def worker_environment(run: Run, launches: int) -> dict[str, str]:
@@ -281,11 +282,12 @@ def worker_environment(run: Run, launches: int) -> dict[str, str]:
 
 
 def _visible_devices(run: Run) -> dict[str, str]:
-    """Return the variable that shows the workers the GPUs of their run, where these are not the kernel's first ones.
+    """Return the variable that shows the workers the GPUs of their run, where these may not be the kernel's first ones.
 
+    Of the MIG slices that the kernel sees, those of its run may not be the first, because one counts for each GPU.
     Processes that stand in for GPUs see none: parts of torch wait for a GPU that they see, such as some of DDP's hooks.
     """
     gpus = run.node.gpus[: run.plan.gpus]
-    if gpus != node.here().gpus[: run.plan.gpus]:
+    if gpus != node.here().gpus[: run.plan.gpus] or any((gpu.uuid or "").startswith("MIG-") for gpu in gpus):
         return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}
     return {} if run.plan.device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and cursor movements of a terminal
+LAST_ERROR = re.compile(r"^Last error:\s*(\S.*)", re.M)  # NCCL's own words, below what torch says of its error code
+NAMED_ERROR = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.M)
 UNSHOWABLE = re.compile(r"[^\n\t -~\u00a1-\ud7ff\ue000-\ufffc\U00010000-\U0010ffff]+")
 
 
@@ -41,6 +43,23 @@ def one_line(text: str, most: int) -> str:
     """Return a text as one line of at most about `most` characters: its head and tail where it has more."""
     text = text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[-most // 4 :]}"
     return " ".join(text.split("\n"))
+
+
+def reason_in_brief(message: str, most: int) -> str:
+    """Return an exception's first line and the later one that tells the cause, each of at most `most` characters.
+
+    A later line tells it where NCCL tells its last error, where the message holds another process's traceback, and
+    where the first line ends with a colon, as a compiler's does.
+    """
+    first, _, more = message.strip().partition("\n")
+    first, later = first[:most].strip(), ""
+    if found := LAST_ERROR.search(more):
+        later = f"Last error: {found[1]}"
+    elif "Traceback (most recent call last)" in more or first.endswith(":"):
+        later = (NAMED_ERROR.findall(more) or more.strip().split("\n"))[-1]
+    if not (later := later.strip()[:most]):
+        return first
+    return f"{first} {later}" if first.endswith(":") else f"{first.rstrip('.')}; {later}"
 
 
 def printable_text(data: bytes) -> str:

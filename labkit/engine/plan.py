@@ -83,14 +83,19 @@ class Plan:
         device = "cuda" if self.on_gpus() else "cpu"
         if self.size == "full" and device == "cpu":
             needed = "a GPU" if self.least == 1 else f"at least {self.least} GPUs"
-            shown = f"{len(here.gpus)} GPU(s) are visible here" if here.has_gpus else node.why_no_gpu_is_visible()
+            shown = (
+                f"{len(here.gpus)} GPU(s) are visible here{node.why_no_more_gpus()}"
+                if here.has_gpus
+                else node.why_no_gpu_is_visible()
+            )
             if (usable := allowed_gpus()) < len(here.gpus):  # LABKIT_MAX_GPUS, or a cluster whose settings say so
                 shown += f", of which a launch may use {usable}"
             advice = "take size='small', or replay() a recorded run"
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")
         self._hold({"device": device, "gpus": self.gpus or (allowed_gpus() if self.on_gpus() else 2)})
         if device == "cuda" and self.gpus > (shown := gpus_of_a_node()):
-            raise NotEnoughGpus(f"gpus={self.gpus}: this node shows {shown} GPU(s), so 1 to {shown}")
+            visible = f"this node shows {shown} GPU(s){node.why_no_more_gpus()}"
+            raise NotEnoughGpus(f"gpus={self.gpus}: {visible}, so 1 to {shown}")
         if device == "cpu" and self.gpus > MOST_CPU_PROCESSES:
             few = f"{len(here.gpus)} GPU(s), and this plan needs {self.least}" if here.has_gpus else "no GPU"
             instead = f"up to {MOST_CPU_PROCESSES} processes stand in for GPUs"

@@ -223,7 +223,7 @@ def _candidates(plan: Plan, here: Node) -> tuple[Gpu, ...]:
 
 def _stand_ins() -> dict[str, str]:
     file = os.environ.get(STAND_INS)
-    return json.loads(Path(file).read_text()) if file else {}
+    return json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
 
 
 def _other_programs(gpus: tuple[Gpu, ...]) -> dict[str, list[str]]:

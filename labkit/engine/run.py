@@ -221,7 +221,7 @@ class Run(RunFolder):
 
     def append(self, rank: int, row: dict[str, Any]) -> None:
         """Append one row to the rank's file; it is on disk when this returns."""
-        with self.rows_file(rank).open("a") as file:
+        with self.rows_file(rank).open("a", encoding="utf-8") as file:
             file.write(row_line(rank, self.gpu(rank), {"point": row["point"]}, row))
 
     @property

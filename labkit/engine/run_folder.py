@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import stat
+import sys
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +30,11 @@ def runs_folder() -> Path:
     try:
         folder.encode()
     except UnicodeEncodeError:
-        raise NowhereToWrite(f"LABKIT_RUNS={os.fsencode(folder)!r} is not UTF-8: choose another name") from None
+        name, encoding = os.fsencode(folder), sys.getfilesystemencoding()
+        why = "is not UTF-8: choose another name"
+        if encoding != "utf-8":
+            why = f"cannot be read in the locale's encoding, {encoding}: set LC_ALL=C.UTF-8 and restart the kernel"
+        raise NowhereToWrite(f"LABKIT_RUNS={name!r} {why}") from None
     return Path(folder).absolute()  # the agent may stand elsewhere
 
 
@@ -152,7 +157,7 @@ class RunFolder:
     def log(self, rank: int) -> str:
         """Return what the rank printed, and its traceback if it raised."""
         file = self.log_file(rank)
-        return file.read_text(errors="replace") if file.exists() else ""
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     def excerpt(self, rank: int, most: int = 8_000, *, end: int | None = None) -> str:
         """Return the head and tail of what the rank printed, at most `most` bytes; up to byte `end` of its log."""

@@ -22,6 +22,7 @@ import psutil
 from labkit import node
 from labkit.engine.files import private_folder
 from labkit.engine.messages import LaunchOutcome, Leave, Request
+from labkit.engine.needs import require_needs
 from labkit.engine.processes import BLANK_MARK, MARK_VARIABLE, is_stopped
 from labkit.engine.run import Run
 from labkit.engine.system_limits import with_limit
@@ -218,6 +219,7 @@ class AgentSession(ProcessSession):
 
     def __init__(self, modules: tuple[str, ...]):
         super().__init__(modules)
+        require_needs()
         self._folder, self._locked = private_folder("agent")  # for the agent alone
         self._sockets: set[str] = set()  # of the forkserver, in that folder
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()

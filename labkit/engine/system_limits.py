@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import tempfile
 from contextlib import suppress
@@ -11,6 +12,8 @@ from pathlib import Path
 from labkit.node.host import cgroups
 
 LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
+NO_ROOM = re.compile("No space left on device|(out of|insufficient) shared memory")
+IN_SHARED_MEMORY = re.compile("/dev/shm|shared memory|</torch_")
 
 
 def with_limit(reason: str) -> str:
@@ -21,8 +24,11 @@ def with_limit(reason: str) -> str:
         return f"{reason} ({_process_limits_text()})"
     if "Read-only file system" in reason and not os.access("/dev/shm", os.W_OK):
         return f"{reason} (/dev/shm cannot be written, where processes share what they lock)"
-    if "No space left on device" in reason and (places := _full_places()):
+    if NO_ROOM.search(reason) and (places := _full_places(reason)):
         return f"{reason} ({'; '.join(places)})"
+    locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if "ibv_" in reason and "Cannot allocate memory" in reason and locked != resource.RLIM_INFINITY:
+        return f"{reason} (`ulimit -l` allows {locked // 2**10:,} KiB of locked memory here, which InfiniBand needs)"
     return reason
 
 
@@ -34,14 +40,24 @@ def _process_limits_text() -> str:
     return ", and ".join(bounds) or "the system can have no more processes and threads"
 
 
-def _full_places() -> list[str]:
-    """Return which of the places that processes need besides the runs' folder has no room, each with what it is for."""
+def _full_places(reason: str) -> list[str]:
+    """Return which of the places that processes need besides the runs' folder has no room, each with what it is for.
+
+    What did not fit into shared memory may be gone by now, with the process that asked for it: then its size is told.
+    """
     places = []
     with suppress(OSError):  # where there is no room, Python may find no temporary folder either
         for folder, purpose in (("/dev/shm", ", where processes share memory and locks,"), (tempfile.gettempdir(), "")):
             disk = os.statvfs(folder)
             if disk.f_blocks and disk.f_bavail * disk.f_frsize < LITTLE_ROOM:
                 places.append(f"{folder}{purpose} is full")
+        if not places and IN_SHARED_MEMORY.search(reason):
+            disk = os.statvfs("/dev/shm")
+            size, free = (f"{blocks * disk.f_frsize / 2**20:,.0f} MiB" for blocks in (disk.f_blocks, disk.f_bavail))
+            more = "a container gets more with `docker run --shm-size=1g`"
+            places.append(
+                f"/dev/shm, where processes share memory and locks, holds {size}, {free} of it free now; {more}"
+            )
     return places
 
 
@@ -53,5 +69,5 @@ def tightest_pids_limit(root: Path = Path("/")) -> tuple[str, int] | None:
     limits = {}
     for name, folder in cgroups("pids", root):
         with suppress(OSError, ValueError):  # "max", or no such group in this container
-            limits[name] = int((folder / "pids.max").read_text())
+            limits[name] = int((folder / "pids.max").read_text(encoding="utf-8"))
     return min(limits.items(), key=lambda limit: limit[1]) if limits else None

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from json import dumps  # a lab may patch the module's
+from pathlib import Path
 from time import monotonic, sleep  # a lab may patch the module's
 from time import time as unix_time
 from types import SimpleNamespace
@@ -41,7 +42,7 @@ class Worker:
         self.state: Any = None
         self.point: Any = None  # the point that is measured now, with the knobs of its plan
         launched = float(os.environ["LABKIT_LAUNCHED"])
-        self._milestones = [(launched, ""), (_process_start(), "the process starts")]
+        self._milestones = [(launched, ""), (process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
         self.node, self.nodes = int(os.environ.get("GROUP_RANK", 0)), int(os.environ.get("GROUP_WORLD_SIZE", 1))
@@ -188,9 +189,11 @@ class Worker:
                 torch.cuda.empty_cache()
 
 
-def _process_start() -> float:
-    """Return when this process was started, by the monotonic clock (proc_pid_stat(5): field 22, in clock ticks)."""
-    with open("/proc/self/stat") as stat, open("/proc/uptime") as uptime:
-        ticks = int(stat.read().rpartition(")")[2].split()[19])
-        age = float(uptime.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+def process_start() -> float:
+    """Return when this process was started, by the monotonic clock (proc_pid_stat(5): field 22, in clock ticks).
+
+    The ticks count from the boot of the machine. In a container, /proc/uptime may count from the container's start.
+    """
+    ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return monotonic() - age

@@ -3,6 +3,8 @@
 Works where there is no driver and no GPU, and where single queries fail: the field is None then.
 """
 
+import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -73,17 +75,21 @@ def why_none_is_visible(variable: str | None) -> str:
 def visible_gpus(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them where it is not set (None).
 
-    As CUDA reads it: an entry is an index, the start of a GPU's UUID ("GPU-8f3a") or of a MIG slice's ("MIG-4d2e");
-    the first entry that fits nothing, or more than one, ends the list, so that "" and "-1" leave none; naming a GPU
-    twice leaves none. A MIG slice is listed as itself: its name and memory, the index of its GPU. The older
+    As torch reads it, as CUDA does. Entries are indices, the starts of GPUs' UUIDs ("GPU-8f3a") or those of MIG slices'
+    ("MIG-4d2e"), as the first one is. Of an index, the digits at the start count: "1gpu2" is 1, "0-3" is 0. The first
+    entry that fits nothing, or more than one, ends the list, so that "" and "-1" leave none; naming a GPU twice leaves
+    none. A MIG slice is listed as itself: its name and memory, the index of its GPU. The older
     "MIG-GPU-<uuid>/<gi>/<ci>" fits nothing. Indices are NVML's: CUDA's are the same where GPUs are of one kind or
     CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     if variable is None:
         return tuple(gpus)
+    entries = _entries(variable)
+    if len({*entries}) < len(entries):
+        return ()
     chosen: list[Gpu] = []
-    for entry in variable.split(","):
-        fitting = _matching_gpus(entry.strip(), gpus, slices)
+    for entry in entries:
+        fitting = [gpu for gpu in (*gpus, *slices) if _fits(entry, gpu, is_slice=gpu in slices)]
         if len(fitting) != 1:
             break
         if fitting[0] in chosen:
@@ -92,12 +98,37 @@ def visible_gpus(variable: str | None, gpus: Sequence[Gpu], slices: Sequence[Gpu
     return tuple(chosen)
 
 
-def _matching_gpus(entry: str, gpus: Sequence[Gpu], slices: Sequence[Gpu]) -> list[Gpu]:
-    if entry.isdecimal():
-        return [gpu for gpu in gpus if gpu.index == int(entry)]
-    if entry.startswith(("GPU-", "MIG-")):
-        return [gpu for gpu in (*gpus, *slices) if (gpu.uuid or "").startswith(entry)]
-    return []
+def _entries(variable: str) -> list[int] | list[str]:
+    """Return the indices or UUIDs that the variable lists before the first entry that is neither."""
+    for kind in ("GPU-", "MIG-"):
+        if variable.startswith(kind):
+            return list(itertools.takewhile(re.compile(kind).match, variable.split(",")))
+    starts = (re.match(r"[+]?([0-9]+)|-0+(?![0-9])", entry.strip()) for entry in variable.split(","))
+    return [int(start[1] or 0) for start in itertools.takewhile(bool, starts) if start]
+
+
+def _fits(entry: int | str, gpu: Gpu, is_slice: bool) -> bool:
+    if isinstance(entry, int):
+        return gpu.index == entry and not is_slice
+    return (gpu.uuid or "").startswith(entry)
+
+
+def one_per_gpu(visible: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """The first MIG slice of each GPU, and whole GPUs: NCCL refuses two ranks on one GPU."""
+    return tuple(
+        {gpu.index: gpu for gpu in reversed(visible)}[index] for index in dict.fromkeys(g.index for g in visible)
+    )
+
+
+def why_slices_count_once(visible: Sequence[Gpu]) -> str:
+    """Which visible MIG slices share a GPU and so count as one, as a clause that begins with a comma; "" for none."""
+    by_gpu = [
+        [gpu.uuid or "?" for gpu in visible if gpu.index == index] for index in dict.fromkeys(g.index for g in visible)
+    ]
+    shared = [" and ".join(uuids) for uuids in by_gpu if len(uuids) > 1]
+    return (
+        f", because {'; '.join(shared)} are MIG slices of one GPU: NCCL refuses two ranks on one GPU" if shared else ""
+    )
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 import psutil
 
-from labkit.node.gpus import Gpu, read_gpus, visible_gpus, why_none_is_visible
+from labkit.node.gpus import Gpu, one_per_gpu, read_gpus, visible_gpus, why_none_is_visible, why_slices_count_once
+from labkit.node.host import cgroup_quota
 from labkit.node.topology import Topology, parse
 from labkit.node.wiring import readable_matrix
 
@@ -38,14 +39,17 @@ _DISTRIBUTIONS = {
 }
 
 
-_LATER_FIELDS = ("power_limit_w", "temperature_c", "persistence")  # fields of Gpu that the first recorded runs lack
+# Fields that the first recorded runs lack.
+_LATER_FIELDS = {"Gpu": ("power_limit_w", "temperature_c", "persistence"), "Node": ("quota_cores",)}
 
 
 @dataclass(frozen=True)
 class Node:
     """One machine as a process sees it.
 
-    gpus: those that CUDA shows, in its order. cores: those that this process may use. numa_nodes: (id, "0-31").
+    gpus: those that CUDA shows, in its order; of several MIG slices of one GPU, the first. cores: those that this
+    process may use. numa_nodes: (id, "0-31").
+    quota_cores: what the control group allows of them, such as 7.65; None where it allows all, and in older JSON.
     cuda_driver: the newest CUDA that the driver supports. topology_text: `nvidia-smi topo -m` of all GPUs of the
     machine, or the same matrix from NVML where that text cannot be read; "" where no GPU is visible. date: ISO day on
     which it was read.
@@ -61,6 +65,19 @@ class Node:
     versions: dict[str, str]
     topology_text: str
     date: str
+    quota_cores: float | int | None = None
+
+    @property
+    def usable_cores(self) -> float:
+        """How many cores may be busy at the same time: those of this process, at most the control group's quota."""
+        return min(self.cores, self.quota_cores or self.cores)
+
+    @property
+    def cores_text(self) -> str:
+        """The cores, and how many of them the control group allows if fewer ("96 CPU cores, 7.65 allowed")."""
+        quota = f", {self.usable_cores:.2f}".rstrip("0").rstrip(".") + " allowed"
+        allowed = quota if self.usable_cores < self.cores else ""
+        return f"{self.cores} CPU core{'s' * (self.cores != 1)}{allowed}"
 
     @property
     def has_gpus(self) -> bool:
@@ -71,7 +88,7 @@ class Node:
     def label(self) -> str:
         """A name for charts: "4 × NVIDIA H200", or "2 CPU cores (AMD EPYC 7B13)" where there is no GPU."""
         if not self.gpus:
-            return f"{self.cores} CPU core{'s' * (self.cores != 1)} ({self.cpu_name})"
+            return f"{self.cores_text} ({self.cpu_name})"
         names = Counter(gpu.name or "unknown GPU" for gpu in self.gpus)
         return " + ".join(f"{count} × {name}" for name, count in names.items())
 
@@ -117,7 +134,7 @@ class Node:
             ),
             "driver, newest CUDA": ", ".join(filter(None, [self.driver, self.cuda_driver])),
             "CPU": self.cpu_name,
-            "cores for us": str(self.cores),
+            "cores for us": self.cores_text.replace(" CPU cores", "").replace(" CPU core", ""),
             "NUMA nodes": numa,
             "host memory": f"{self.memory_gib:.0f} GiB",
             "software": ", ".join(
@@ -136,7 +153,7 @@ def here() -> Node:
     gpus, slices, driver, cuda_driver = read_gpus()
     visible, numa_nodes = visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices), read_numa_nodes()
     return Node(
-        gpus=visible,
+        gpus=one_per_gpu(visible),
         cpu_name=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
         numa_nodes=numa_nodes,
@@ -146,12 +163,19 @@ def here() -> Node:
         versions={"python": platform.python_version()} | _versions(),
         topology_text=readable_matrix(topology_text(), gpus, dict(numa_nodes)) if visible else "",
         date=date.today().isoformat(),
+        quota_cores=cgroup_quota(),
     )
 
 
 def why_no_gpu_is_visible() -> str:
     """Return half a sentence: that no GPU is visible here, and what NVML says."""
     return why_none_is_visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def why_no_more_gpus() -> str:
+    """Return why MIG slices that are visible here count as one GPU, as a clause; "" where none do."""
+    gpus, slices, *_ = read_gpus()
+    return why_slices_count_once(visible_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), gpus, slices))
 
 
 def topology_text() -> str:
@@ -195,14 +219,14 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 def read_numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tuple[int, str], ...]:
     """(0, "0-31") for each NUMA node; a node of memory only has the list ""."""
     lists = {int(path.parent.name[4:]): path for path in folder.glob("node[0-9]*/cpulist")}
-    return tuple((node, lists[node].read_text().strip()) for node in sorted(lists))
+    return tuple((node, lists[node].read_text(encoding="utf-8").strip()) for node in sorted(lists))
 
 
 def _from_record(kind: type, record: Any) -> Any:
     """A dataclass from a JSON object, every field there and of its type."""
     if not isinstance(record, dict):
         raise ValueError(f"a {kind.__name__} is a JSON object, not {str(record)[:80]!r}")
-    record = dict.fromkeys(_LATER_FIELDS) | record if kind is Gpu else record
+    record = dict.fromkeys(_LATER_FIELDS[kind.__name__]) | record
     for field in fields(kind):
         if field.name not in record:
             raise ValueError(f"a {kind.__name__} without {field.name!r}")

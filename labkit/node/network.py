@@ -54,7 +54,7 @@ def _physical_devices(folder: Path) -> list[Path]:
 def _ethernet(interface: Path) -> float | None:
     """Return an interface's rate; the kernel says -1, or refuses to say, where there is none."""
     try:
-        mbit_per_s = int((interface / "speed").read_text())
+        mbit_per_s = int((interface / "speed").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return mbit_per_s / 1000 if mbit_per_s > 0 else None

@@ -136,7 +136,7 @@ def parse(text: str) -> Topology:
     order = sorted(names, key=lambda name: (not _is_gpu(name), _natural_key(name)))
     kinds = {(a, b): _checked_kind(a, b, matrix) for i, a in enumerate(order) for b in order[i:]}
     links = {pair: kind for pair, kind in kinds.items() if kind != "X"}
-    labels = dict(match.groups() for line in lines if line.ended and (match := _NIC_LABEL.fullmatch(line.spaced)))
+    labels = {m[1]: m[2] for line in lines if line.ended and (m := _NIC_LABEL.fullmatch(line.spaced))}
     devices = [_device(name, matrix[name], labels) for name in order]
     return Topology(tuple(_with_numa_node(device, devices, links) for device in devices), links, note)
 
@@ -157,7 +157,8 @@ class _Line:
     def columns(self) -> list[str]:
         """The cells from the first GPU's name on, with the names of affinity columns in one piece."""
         names = {name.lower().replace(" ", ""): name for name in _AFFINITIES}
-        cells = [names.get(re.sub("[ _]", "", cell.lower()), cell) for cell in _COLUMN.findall(self.spaced)]
+        found: list[str] = _COLUMN.findall(self.spaced)
+        cells = [names.get(re.sub("[ _]", "", cell.lower()), cell) for cell in found]
         first = next((place for place, cell in enumerate(cells) if _is_gpu(cell)), len(cells))
         return cells[first:]
 

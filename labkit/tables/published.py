@@ -45,7 +45,7 @@ def published_topology(name: str) -> str:
     file = PUBLISHED / "topology" / f"{name}.txt"
     if not file.is_file():
         raise FileNotFoundError(f"no published topology {name!r}; there are {', '.join(_names('topology/*.txt'))}")
-    return file.read_text()
+    return file.read_text(encoding="utf-8")
 
 
 def _names(pattern: str) -> list[str]:

@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=runs_folder() / "grades", help="the folder of the grades")
     parser.add_argument("--seconds", type=seconds, default=20.0, help="the time of one answer, from start to end")
     parser.add_argument("--memory-mib", type=int, default=4096, help="the memory of one answer")
-    parser.add_argument("--jobs", type=int, default=here().cores, help="answers that are tried at the same time")
+    cores = max(1, int(here().usable_cores))
+    parser.add_argument("--jobs", type=int, default=cores, help="answers that are tried at the same time")
     parser.add_argument(
         "--secret",
         default=os.environ.get("LABKIT_GRADING_SECRET", ""),

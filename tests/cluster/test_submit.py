@@ -135,7 +135,7 @@ def quick_job_script(folder):
     """Return the module of the job's own process, with short patience."""
     from labkit.cluster import job_script
 
-    text = Path(job_script.__file__).read_text().replace("LOOK_SECONDS = 5.0", "LOOK_SECONDS = 0.2")
+    text = Path(job_script.__file__).read_text(encoding="utf-8").replace("LOOK_SECONDS = 5.0", "LOOK_SECONDS = 0.2")
     file = folder / "hold.py"
     file.write_text(text.replace("FIRST_SECONDS = 120.0", "FIRST_SECONDS = 1.0").replace("max(keep_seconds", "max(0.0"))
 

@@ -1,5 +1,6 @@
 """source() reads a part of a file and runs nothing of it."""
 
+import os
 import subprocess
 import sys
 
@@ -65,3 +66,24 @@ def test_nothing_of_it_is_imported():
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert seen.stdout == "[]\n"
+
+
+READERS = """
+from pathlib import Path
+from labkit.course.source import source
+from labkit.engine.launch_settings import Settings
+print(ascii(source("lessons.accounting.theory.parts_bytes", "labkit.story.units").data))
+print(ascii(Settings.read(Path({file!r}))))
+"""
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_text_is_utf_8_in_any_locale(tmp_path, locale):
+    """Under LC_ALL=C without Python's UTF-8 mode, text is ASCII wherever no encoding is named."""
+    (tmp_path / "cluster.toml").write_text('partition = "großer Rechner"\n', encoding="utf-8")
+    code = READERS.format(file=str(tmp_path / "cluster.toml"))
+    environment = os.environ | {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert ascii(source("labkit.story.units").data)[1:-1] in done.stdout and r"gro\xdfer" in done.stdout

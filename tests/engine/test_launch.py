@@ -5,6 +5,7 @@ Every failed launch must leave no process, and the tests after it in the same pr
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import pytest
@@ -15,6 +16,7 @@ from labkit import node
 from labkit.engine import processes
 from labkit.engine.errors import NotEnoughGpus, PlanError, WorkerDied, WorkerHung, WorkerRaised
 from labkit.engine.launches import omp_num_threads, worker_environment
+from labkit.engine.run import Run
 from labkit.launching import launch
 
 
@@ -28,7 +30,7 @@ def test_points_are_measured_in_one_launch():
     assert rows.groupby("rank")["pid"].nunique().tolist() == [1, 1], "the same two workers measure every point"
     assert run.status["state"] == "finished"
     assert run.status["launches"] == 1
-    assert run.status["omp_num_threads"] == max(1, node.here().cores // 2)
+    assert run.status["omp_num_threads"] == max(1, int(node.here().usable_cores // 2))
     assert 0 < run.status["startup_seconds"] < run.seconds
     assert not processes.members(run), "nor a child that a worker left"
 
@@ -145,4 +147,26 @@ def test_a_plan_for_more_gpus_than_there_are_starts_nothing(tmp_path):
 
 
 def test_the_kernel_shares_its_cores_among_the_workers():
-    assert omp_num_threads(Faults(gpus=8), node.here()) == max(1, node.here().cores // 8)
+    assert omp_num_threads(Faults(gpus=8), node.here()) == max(1, int(node.here().usable_cores // 8))
+
+
+@pytest.mark.parametrize(
+    ("cores", "quota", "nodes", "threads"),
+    [(96, 2.0, 1, 1), (96, 7.65, 1, 3), (96, 1.5, 1, 1), (96, 200.0, 1, 48), (96, None, 1, 48), (96, 7.65, 2, 7)],
+)
+def test_the_workers_share_what_the_control_group_allows(cores, quota, nodes, threads, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    limited = dataclasses.replace(node.here(), cores=cores, quota_cores=quota)
+    assert omp_num_threads(Faults(gpus=2), limited, nodes) == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert omp_num_threads(Faults(gpus=2), limited, nodes) == 5
+
+
+def test_workers_on_mig_slices_see_those_of_their_run_alone(monkeypatch):
+    """Of MIG-a and MIG-b on GPU 0 and MIG-c on GPU 1, the second worker's is MIG-c, which the kernel sees third."""
+    slices = tuple(node.Gpu(index, "NVIDIA A100 MIG 3g.40gb", uuid) for index, uuid in enumerate(["MIG-a", "MIG-c"]))
+    with_slices = dataclasses.replace(node.here(), gpus=slices)
+    monkeypatch.setattr(node, "here", lambda: with_slices)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b,MIG-c")
+    run = Run.create(Faults(device="cuda", gpus=2), with_slices)
+    assert worker_environment(run, 1)["CUDA_VISIBLE_DEVICES"] == "MIG-a,MIG-c"

@@ -270,3 +270,10 @@ def test_a_recorded_plan_may_know_more_gpus_than_its_node_shows(create):
     run.plan_file.write_text(json.dumps(plan))
     known = [gpu.index for gpu in run.node.gpus[:4]]
     assert [run.gpu(rank) for rank in range(4)] == known + [None] * (4 - len(known))
+
+
+def test_a_runs_folder_that_the_locale_cannot_read_tells_the_locale():
+    code = "from labkit.engine.run_folder import runs_folder; runs_folder()"
+    settings = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LABKIT_RUNS": "/tmp/größe"}
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | settings, capture_output=True)
+    assert b"cannot be read in the locale's encoding, ascii: set LC_ALL=C.UTF-8" in done.stderr

@@ -211,7 +211,7 @@ def makes_a_run(user: int, folder: Path, of: node.Node) -> str:
             os.write(writing, repr(error).encode())
         os._exit(0)
     os.close(writing)
-    with open(reading) as answer:
+    with open(reading, encoding="utf-8") as answer:
         said = answer.read()
     os.waitpid(process, 0)
     return said

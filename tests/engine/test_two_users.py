@@ -66,7 +66,7 @@ def reached(attacks: dict[str, Callable[[], object]], user: int = NOBODY) -> lis
         finally:
             os._exit(0)
     os.close(writing)
-    with open(reading) as answer:
+    with open(reading, encoding="utf-8") as answer:
         said = answer.read()
     os.waitpid(process, 0)
     return json.loads(said)

@@ -32,7 +32,8 @@ VISIBLE = {
     "old agent": "GPU-5a0fa4e1-0000-1111-2222-333344445555",
     "new agent": "MIG-5a0fa4e1-0000-1111-2222-333344445555",
 }
-THREADS = {"alone": node.here().cores, "old agent": max(1, node.here().cores // 2), "new agent": 3}
+CORES = node.here().usable_cores
+THREADS = {"alone": max(1, int(CORES)), "old agent": max(1, int(CORES // 2)), "new agent": 3}
 CASES = pytest.mark.parametrize("case", ["old agent", "new agent"])
 
 

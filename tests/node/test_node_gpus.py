@@ -1,5 +1,7 @@
 """NVML's answers become fields, failing queries become None, and CUDA_VISIBLE_DEVICES selects as CUDA does."""
 
+import itertools
+import re
 from dataclasses import replace
 
 import pytest
@@ -29,7 +31,11 @@ SLICES = Gpu(1, "NVIDIA H200 MIG 1g.18gb", "MIG-4d2e01"), Gpu(1, "NVIDIA H200 MI
         ("", []),
         ("NoDevFiles", []),
         ("0,0", []),
-        ("0,GPU-8f3a", []),
+        ("0,GPU-8f3a", [A]),
+        ("GPU-8f3a,0", [A]),
+        ("GPU-8f3a,GPU-8f3a11", []),
+        ("MIG-4d,GPU-c0ffee", [SLICES[0]]),
+        (" GPU-c0ffee", []),
         ("MIG-4d", [SLICES[0]]),
         ("MIG-5aaa02,MIG-4d2e01", [SLICES[1], SLICES[0]]),
         ("MIG-GPU-8f3a11/1/0", []),
@@ -38,6 +44,33 @@ SLICES = Gpu(1, "NVIDIA H200 MIG 1g.18gb", "MIG-4d2e01"), Gpu(1, "NVIDIA H200 MI
 )
 def test_cuda_visible_devices(variable, expected):
     assert gpus.visible_gpus(variable, [A, B, C], SLICES) == tuple(expected)
+
+
+TEXTS = """
+0-3|0:1|1gpu2,2ampere|0-1,2|1,0-3|+1|+1,1|-1|0,-1,0|0,0,-1|2,2|0,7,7|7,7|7,0|0,7|-0|-00,1|-01|00,1|0,00|01|0x1|1.5
+ 0,1| 1 , 0 |0 1|0;1|0,,1|,0|0,|all|none|void|1_0|0\t,1|0,1,2,3,4|99999999999999999999,0|GPU-8f3a|GPU-8f3a,0
+GPU-8f3|GPU-8f3a,GPU-8f3|GPU-8f3a,GPU-8f3a|GPU-8f3a,GPU-8f3a11|GPU-8f3a, GPU-8f3b|GPU-|gpu-8f3a|GPU-x,GPU-8f3a
+GPU-8f3a,GPU-8f3b|GPU-x,GPU-x|0,GPU-8f3a| GPU-8f3a|GPU-8f3b,GPU-8f3a,GPU-c0"""
+
+
+@pytest.mark.parametrize("variable", re.split("[|\n]", TEXTS))
+def test_cuda_visible_devices_as_torch_reads_it(variable, monkeypatch):
+    torch_cuda = pytest.importorskip("torch.cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    numbers = torch_cuda._parse_visible_devices()
+    if numbers and isinstance(numbers[0], str):
+        numbers = torch_cuda._transform_uuid_to_ordinals(numbers, [gpu.uuid for gpu in (A, B, C)])
+    expected = list(itertools.takewhile(lambda number: number < 3, numbers))  # as torch.cuda.device_count does
+    assert [gpu.index for gpu in gpus.visible_gpus(variable, [A, B, C], SLICES)] == expected
+
+
+def test_slices_of_one_gpu_count_once_and_are_named():
+    """NCCL refuses two ranks on one GPU, also on two slices of it."""
+    other = Gpu(2, "NVIDIA H200 MIG 1g.18gb", "MIG-6bbb03")
+    assert gpus.one_per_gpu([SLICES[1], other, SLICES[0]]) == (SLICES[1], other)
+    assert gpus.one_per_gpu([C, A]) == (C, A)
+    assert "because MIG-4d2e01 and MIG-5aaa02 are MIG slices of one GPU" in gpus.why_slices_count_once([*SLICES, other])
+    assert gpus.why_slices_count_once([A, B, other]) == gpus.why_slices_count_once([]) == ""
 
 
 @given(st.text(alphabet="0123,-GPUMIG8fa ") | st.text())

@@ -10,7 +10,9 @@ import machines
 import pytest
 from fake_nvml import FakeNvml
 
+from labkit.engine.errors import NotEnoughGpus
 from labkit.node import Gpu, Node, here, inventory, parse_topology
+from lessons.start import Hello
 
 A, B, C = (Gpu(i, "NVIDIA H200", uuid) for i, uuid in enumerate(["GPU-8f3a11", "GPU-8f3b22", "GPU-c0ffee"]))
 
@@ -65,6 +67,18 @@ def test_the_node_shows_the_visible_gpus_and_the_topology_of_all(fresh, tmp_path
     assert Node.from_json(node.to_json()) == node
 
 
+@pytest.mark.parametrize("variable", ["MIG-a,MIG-b", "MIG-b,MIG-a"])
+def test_two_slices_of_one_gpu_are_one_gpu_and_a_launch_on_both_is_refused(fresh, monkeypatch, variable):
+    gpu = Gpu(0, "NVIDIA A100", "GPU-aa", mig=True)
+    slices = tuple(replace(gpu, name="NVIDIA A100 MIG 3g.40gb", uuid=f"MIG-{name}") for name in "ab")
+    monkeypatch.setattr(inventory, "read_gpus", lambda: ((gpu,), slices, "580.1", "13.0"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert [gpu.uuid for gpu in inventory.here().gpus] == [variable[:5]]
+    assert Hello().gpus == 1
+    with pytest.raises(NotEnoughGpus, match=r"this node shows 1 GPU.* MIG-. and MIG-. are MIG slices of one GPU"):
+        Hello(gpus=2)
+
+
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho broken; exit 9\n", "not a program", "#!/no/such/shell\n"])
 def test_a_broken_nvidia_smi_leaves_no_topology(fresh, tmp_path, script):
     assert fresh(tmp_path, script).topology_text == ""
@@ -90,6 +104,30 @@ def test_labels():
     assert replace(NODE, gpus=(), cores=1).label == "1 CPU core (AMD EPYC 7B13)"
 
 
+@pytest.mark.parametrize(
+    ("cores", "quota", "usable", "label"),
+    [
+        (96, 7.65, 7.65, "96 CPU cores, 7.65 allowed (AMD EPYC 7B13)"),
+        (96, 2.0, 2.0, "96 CPU cores, 2 allowed (AMD EPYC 7B13)"),
+        (96, 10, 10, "96 CPU cores, 10 allowed (AMD EPYC 7B13)"),
+        (1, 0.5, 0.5, "1 CPU core, 0.5 allowed (AMD EPYC 7B13)"),
+        (4, 8.0, 4, "4 CPU cores (AMD EPYC 7B13)"),
+        (4, 4.0, 4, "4 CPU cores (AMD EPYC 7B13)"),
+        (4, None, 4, "4 CPU cores (AMD EPYC 7B13)"),
+    ],
+)
+def test_a_quota_of_the_control_group_bounds_the_cores(cores, quota, usable, label):
+    limited = replace(NODE, gpus=(), cores=cores, quota_cores=quota)
+    assert (limited.usable_cores, limited.label) == (usable, label)
+    assert Node.from_json(limited.to_json()) == limited
+    assert (", " in limited.table().value["cores for us"]) == (usable < cores)
+
+
+def test_the_node_reads_its_quota(fresh, monkeypatch):
+    monkeypatch.setattr(inventory, "cgroup_quota", lambda: 1.5)
+    assert inventory.here().quota_cores == 1.5
+
+
 def test_tables():
     gpu = replace(A, memory_mib=143771, ecc=True, mig=False, nvlinks=18, power_limit_w=700.0, temperature_c=31)
     table = replace(NODE, gpus=(gpu, replace(gpu, index=1, ecc=False))).table().value
@@ -104,6 +142,7 @@ def test_json_of_earlier_versions_may_lack_power_and_of_later_ones_have_more_key
     record = json.loads(NODE.to_json())
     for gpu in record["gpus"]:
         del gpu["power_limit_w"], gpu["temperature_c"], gpu["persistence"]
+    del record["quota_cores"]
     record["gpus"][0]["colour"] = record["power_w"] = 1
     assert Node.from_json(json.dumps(record)) == NODE
 

@@ -290,7 +290,7 @@ def _own_user() -> int:
     """Return a user for an answer alone, of those that nobody is: by the thread that waits for it, and for no other."""
     number = threading.get_native_id()
     with suppress(OSError):
-        numbers = _NAMES_OF_USERS.findall(Path("/proc/self/uid_map").read_text())
+        numbers = _NAMES_OF_USERS.findall(Path("/proc/self/uid_map").read_text(encoding="utf-8"))
         if numbers and int(numbers[0]) < 2**31:  # a container has few of them
             half = int(numbers[0]) // 2
             return half + number % (half - 2)  # the last two are nobody, and none

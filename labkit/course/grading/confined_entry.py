@@ -56,7 +56,7 @@ def main() -> None:
     """Prepare this process as the request says, run its command in another one, and end as that does."""
     request = json.load(sys.stdin)
     if request["group"]:
-        with contextlib.suppress(OSError), open(request["group"], "w") as group:
+        with contextlib.suppress(OSError), open(request["group"], "w", encoding="utf-8") as group:
             group.write("0")  # this process
     os.umask(0o022)  # another user is to find its way through the folders made here
     root = os.path.realpath(request["root"])  # as the kernel names what is mounted there
@@ -133,7 +133,7 @@ def _build(root: str, paths: list[list[str]]) -> None:
 
 
 def _bind_file(path: str, inside: str) -> None:
-    open(inside, "w").close()
+    open(inside, "wb").close()
     _mount("--bind", path, inside)
 
 
@@ -156,7 +156,7 @@ def _make_read_only(place: str) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, errors="replace")
+    done = subprocess.run(["mount", *arguments], capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         sys.exit(done.stderr.strip().partition("\n")[0] or f"mount {' '.join(arguments)}: status {done.returncode}")
 

@@ -29,7 +29,7 @@ class MemoryGroup:
         """Whether the kernel has ended a process for want of memory."""
         for name in ("memory.events", "memory.oom_control"):
             with suppress(OSError):
-                counts = dict(line.split() for line in (self.folder / name).read_text().splitlines())
+                counts = dict(line.split() for line in (self.folder / name).read_text(encoding="utf-8").splitlines())
                 return counts.get("oom_kill", "0") != "0"
         return False
 
@@ -52,7 +52,7 @@ def _places() -> Iterator[Path]:
     A group of v2 that has processes has none below it that limits memory, and the one above is often delegated.
     """
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if "memory" in controllers.split(","):
                 yield _ROOT / "memory" / path.lstrip("/")
@@ -73,11 +73,11 @@ def _made_in(place: Path, most_bytes: int) -> MemoryGroup | None:
     for limit, swap in (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")):
         with suppress(OSError):
             if (folder / limit).exists():
-                (folder / limit).write_text(str(most_bytes))
+                (folder / limit).write_text(str(most_bytes), encoding="utf-8")
                 with suppress(OSError):  # a kernel without swap accounting
-                    (folder / swap).write_text("0" if limit == "memory.max" else str(most_bytes))
+                    (folder / swap).write_text("0" if limit == "memory.max" else str(most_bytes), encoding="utf-8")
                 with suppress(OSError):
-                    (folder / "memory.oom.group").write_text("1")
+                    (folder / "memory.oom.group").write_text("1", encoding="utf-8")
                 return MemoryGroup(folder)
     _removed(folder)
     return None

@@ -70,5 +70,5 @@ def _of_threads(pid: int, name: str) -> Iterator[str]:
     with suppress(OSError):
         for file in Path(f"/proc/{pid}/task").glob(f"*/{name}"):
             with suppress(OSError):
-                if text := file.read_text():
+                if text := file.read_text(encoding="utf-8"):
                     yield text

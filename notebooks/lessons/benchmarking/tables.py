@@ -299,7 +299,7 @@ def export_trace(spans: pd.DataFrame, folder: Path) -> Path:
         when = {"ts": 1e3 * row.start_ms, "dur": 1e3 * (row.end_ms - row.start_ms)}
         what = {"name": row.what, "cat": f"{row.span},{row.family}"}
         drawn.append({"ph": "X", "pid": 0, "tid": lanes[row.lane], **what, **when})
-    target.write_text(json.dumps({"traceEvents": [*named, *drawn], "displayTimeUnit": "ms"}))
+    target.write_text(json.dumps({"traceEvents": [*named, *drawn], "displayTimeUnit": "ms"}), encoding="utf-8")
     return target
 
 

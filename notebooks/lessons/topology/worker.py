@@ -108,7 +108,7 @@ def on_numa_node(number: int) -> Iterator[None]:
     before = os.sched_getaffinity(0)
     file = Path(f"/sys/devices/system/node/node{number}/cpulist")
     cpus = set()
-    for part in file.read_text().strip().split(",") if file.exists() else ():
+    for part in file.read_text(encoding="utf-8").strip().split(",") if file.exists() else ():
         low, _, high = part.partition("-")
         cpus |= {*range(int(low), int(high or low) + 1)}
     os.sched_setaffinity(0, (cpus & before) or before)

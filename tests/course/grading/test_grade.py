@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -373,3 +374,16 @@ def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     assert handout_command.main(["--folder", str(tmp_path / "mine"), "00"]) == 2
     assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(("quota", "jobs"), [(7.65, 7), (0.5, 1), (None, 96)])
+def test_as_many_answers_at_a_time_as_the_control_group_allows(quota, jobs, tmp_path, monkeypatch):
+    taken = []
+    limited = dataclasses.replace(grade_command.here(), cores=96, quota_cores=quota)
+    monkeypatch.setattr(grade_command, "here", lambda: limited)
+    monkeypatch.setattr(grade_command, "submissions", lambda folder: [])
+    monkeypatch.setattr(grade_command.confine, "require_confinement", lambda: None)
+    monkeypatch.setattr(grade_command.confine, "side_by_side", lambda: True)
+    monkeypatch.setattr(grade_command, "grade", lambda *_, jobs, **more: taken.append(jobs) or [])
+    assert grade_command.main([str(tmp_path), "--out", str(tmp_path / "grades")]) == 0
+    assert taken == [jobs]

@@ -157,7 +157,7 @@ print("# Out of bounds values : 0 OK")
 
 def stand_in(program: Path, *, fails: bool = False, wrong: int = 0) -> None:
     """Write a program that prints such a table as nccl-tests does, of 1 GB/s."""
-    program.write_text(STAND_IN.format(python=sys.executable, fails=fails, wrong=wrong))
+    program.write_text(STAND_IN.format(python=sys.executable, fails=fails, wrong=wrong), encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 

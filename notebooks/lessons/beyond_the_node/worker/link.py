@@ -37,7 +37,12 @@ def _set_rate(link_mbit: int) -> None:
     burst = max(LEAST_BURST, round(BURST_S * link_mbit * 1e6 / 8))
     limited = ["tbf", "rate", f"{link_mbit}mbit", "burst", f"{burst}b", "latency", QUEUE]
     rule = limited if link_mbit else ["pfifo"]
-    done = subprocess.run(["tc", "qdisc", "replace", "dev", LENT_LINK, "root", *rule], capture_output=True, text=True)
+    done = subprocess.run(
+        ["tc", "qdisc", "replace", "dev", LENT_LINK, "root", *rule],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )
     if done.returncode:
         raise RuntimeError(f"the link cannot be set to {link_mbit} Mbit/s: {done.stderr.strip()}")
 

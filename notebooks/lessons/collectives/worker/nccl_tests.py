@@ -57,7 +57,9 @@ def run(path: str, ranks: int, first_bytes: int, last_bytes: int, step: int, cal
     command = [path, *(str(word) for option in numbers.items() for word in option)]
     quiet = os.environ | {"NCCL_DEBUG": "VERSION"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=quiet, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=LIMIT_S, env=quiet, check=False
+        )
     except subprocess.TimeoutExpired:
         raise ValueError(f"{os.path.basename(path)} was not done in {LIMIT_S} s") from None
     except OSError as error:
