@@ -110,7 +110,7 @@ def _read(student: str, files: list[Path]) -> Submission:
         for name in code.keys() & {*names.values()}:
             _take(submission.code, name, code[name])
     if not submission.code and not submission.problems:
-        none = f"none of its {len(files)} files holds an answer"
+        none = "none of its files holds an answer"
         submission.problems.append(none if files else "there is no notebook and no file of an answer")
     return submission
 
