@@ -132,7 +132,7 @@ def role(parts: tuple[str, ...]) -> str:
         case (
             "labkit",
             "engine",
-            "worker" | "agent" | "elastic" | "enter" | "failure" | "rendezvous" | "node_clock" | "preload" | "debug",
+            "worker" | "elastic" | "enter" | "failure" | "rendezvous" | "node_clock" | "preload" | "loaded" | "debug",
             *_,
         ):
             return "engine.worker"

@@ -21,10 +21,11 @@ The kernel's side:
 
 The agent, a process beside the kernel:
 
-    agent.py            loads torch, runs torchrun's elastic agent, one a launch
-    preload.py          what else it loads before workers are forked
-    elastic.py          workers started by torchrun's elastic agent
-    forkserver.py       forks them; needs CPython's private names, and says of which versions
+    agent.py            starts a forkserver, and a process for each launch
+    forkserver.py       the process that holds torch, and forks each launch
+    loaded.py           what it does first, and
+    preload.py          what it imports
+    elastic.py          a launch: workers forked and followed by torchrun's elastic agent
     rendezvous.py       where ranks and agents meet, of one node or several: no stranger can run code there
     sampler.py          looks at host and GPUs while a run goes on
 

@@ -1,4 +1,4 @@
-"""The process beside a kernel: it loads torch, forks a forkserver, and runs torchrun's own elastic agent, one a launch.
+"""The process beside a kernel: its forkserver loads torch, and forks a process with torchrun's agent for each launch.
 
 Requests come as JSON lines on stdin. When stdin closes or the kernel ends, however it ends, the workers of all
 launches end, then the forkserver, then this process.
@@ -6,37 +6,37 @@ launches end, then the forkserver, then this process.
 
 from __future__ import annotations
 
+import functools
 import json
-import multiprocessing
 import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 
-from labkit.engine import forkserver, preload
-from labkit.engine.log_text import one_line
+from labkit.engine import forkserver
 from labkit.engine.messages import LaunchOutcome, LookAround, Request, StartWorkers
-from labkit.engine.processes import KILL_SECONDS, become_subreaper, kill, members, send_signal
+from labkit.engine.processes import KILL_SECONDS, become_subreaper, is_caretaker, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
 
 TICK_SECONDS = 0.05
-MOST_ERROR = 1_000  # characters
+END_SECONDS = 1.0  # for a launch that was stopped, and has no worker any more, to tell its outcome
 ACTIVE_RUNS: dict[str, Run] = {}  # the launches that go on, by folder
 STOPPED_LAUNCHES: set[tuple[str, int]] = set()  # launches, by folder and number, that the kernel wants no more
-TORCH_LOADED = threading.Event()  # torch is, and the forkserver is there
-FORKSERVER_DESCRIPTORS: list[int] = []  # a descriptor of the forkserver's process, where there is one
+TORCH_LOADED = threading.Event()  # by the forkserver
+FORKSERVER_DESCRIPTORS: list[int] = []  # one of its process, once it has
 LEAVE_LOCK = threading.Lock()
-WORKERS_SEEN: dict[int, Any] = {}  # every worker seen, by pid: the outcome tells its exit status
 
 
 class RequestHandler:
@@ -87,21 +87,17 @@ def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     """Serve requests until the kernel says so or is gone, or the forkserver is.
 
     `folder` is private to this process; `handler` tells the kernel how each launch has ended. What is imported may
-    take long, so another thread attends to the kernel; this one imports, and stays, since the forkserver ends with it.
+    take long, so another thread attends to the kernel; this one waits, and stays, since the forkserver ends with it.
     """
     handler.set_signal_handlers()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
     become_subreaper()
-    tempfile.tempdir = folder  # torch unpickles files of known names from there, which nobody else may write
+    tempfile.tempdir = folder
     attending = threading.Thread(target=serve_kernel, args=(kernel_pid, folder, handler), daemon=True)
     attending.start()
-    preload.load_from_environment()
-    handler.set_signal_handlers()  # as before what was imported
-    FORKSERVER_DESCRIPTORS.extend(forkserver.start(folder))
+    FORKSERVER_DESCRIPTORS.append(forkserver.start(folder))
     TORCH_LOADED.set()
-    if not FORKSERVER_DESCRIPTORS:
-        attending.join()
     select.select(FORKSERVER_DESCRIPTORS, [], [])  # until the forkserver ends
     print("the forkserver is lost", file=sys.stderr, flush=True)
     leave(folder, handler)
@@ -113,7 +109,7 @@ def serve_kernel(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
         kernel, text = os.pidfd_open(kernel_pid), b""
         while not handler.ending:
             readable, _, _ = select.select([0, kernel], [], [], TICK_SECONDS)
-            if TORCH_LOADED.is_set():  # what is imported may wait for children of its own
+            if TORCH_LOADED.is_set():  # before that, multiprocessing waits for helpers of its own
                 reap_children()
             if kernel in readable:
                 break
@@ -165,16 +161,10 @@ def handle(request: Request, handler: RequestHandler) -> None:
 
 
 def reap_children() -> None:
-    """Take note of the end of every worker and adopted process, so that none stays as a zombie.
-
-    multiprocessing itself reads the exit status of a worker, which it can do only once.
-    """
-    WORKERS_SEEN.update({child.pid: child for child in multiprocessing.active_children() if child.pid})
+    """Take note of the end of every adopted process, so that none stays as a zombie."""
     with suppress(ChildProcessError):
-        while (
-            ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        ) and ended.si_pid not in WORKERS_SEEN:
-            os.waitpid(ended.si_pid, os.WNOHANG)
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
 
 
 def kill_adopted() -> None:
@@ -193,10 +183,9 @@ def kill_adopted() -> None:
 
 
 def _adopted() -> list[psutil.Process]:
-    """Return this process's children but multiprocessing's helpers and the workers of launches that go on."""
-    children = psutil.Process().children()
-    known_pids = forkserver.helpers() | {child.pid for child in multiprocessing.active_children()}
-    return [child for child in children if child.pid not in known_pids]
+    """Return this process's children but multiprocessing's helpers; a launch's, too, ends when it has done its work."""
+    children = [child for child in psutil.Process().children() if child.pid not in forkserver.HELPERS]
+    return [child for child in children if not is_caretaker(child)]
 
 
 def serve_launch(request: StartWorkers, handler: RequestHandler) -> None:
@@ -209,8 +198,8 @@ def serve_launch(request: StartWorkers, handler: RequestHandler) -> None:
         sampler = Sampler(run, request["sampled"], request.get("ranks"))
         try:
             outcome = _launch(run, request)
-        except BaseException as error:
-            outcome = LaunchOutcome(first=[], error=one_line(f"{type(error).__name__}: {error}", MOST_ERROR))
+        except Exception as error:
+            outcome = LaunchOutcome(first=[], error=f"{type(error).__name__}: {error}")
     else:
         sampler, outcome = None, LaunchOutcome(first=[], error="it was stopped before its workers were started")
     try:
@@ -218,23 +207,43 @@ def serve_launch(request: StartWorkers, handler: RequestHandler) -> None:
         kill_adopted()
         if sampler is not None:
             sampler.stop()
-        time.sleep(TICK_SECONDS)
-        statuses = {pid: child.exitcode for pid, child in list(WORKERS_SEEN.items())}
-        outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
-        for pid in outcome["statuses"]:
-            WORKERS_SEEN.pop(pid, None)
         ACTIVE_RUNS.pop(request["folder"], None)
     finally:  # the kernel waits for it
         handler.tell({"run": run.mark, "launch": request["launch"], **outcome})
 
 
 def _launch(run: Run, request: StartWorkers) -> LaunchOutcome:
-    """Have torch.distributed's elastic agent start the workers; return how they ended."""
-    from labkit.engine.elastic import start_workers
-
-    outcome = start_workers(f"{run.mark}-{request['launch']}", run.elastic_folder, request)
-    outcome["stopped"] = (request["folder"], request["launch"]) in STOPPED_LAUNCHES  # by the kernel, before that
+    """Have a process of its own start the workers, with torch.distributed's elastic agent; return how they ended."""
+    number, run_id = (request["folder"], request["launch"]), f"{run.mark}-{request['launch']}"
+    store = Path(tempfile.gettempdir(), run_id)
+    if (of_nodes := request.get("rendezvous")) and of_nodes.get("node") == 0:
+        serve_store(of_nodes["address"], of_nodes["port"], of_nodes.get("listener"))
+    receiver, sender = forkserver.CONTEXT.Pipe(duplex=False)
+    arguments = (run_id, run.elastic_folder, store, request, sender)
+    process = forkserver.process("labkit.engine.elastic:run_launch", *arguments)
+    process.start()
+    sender.close()
+    outcome, alone_since = None, None
+    while not receiver.poll(TICK_SECONDS):
+        # torch's agent waits for ever for the results of workers that have left with status 0.
+        if number in STOPPED_LAUNCHES and not members(run):
+            alone_since = alone_since or time.monotonic()
+            if time.monotonic() > alone_since + END_SECONDS:
+                process.kill()
+    with suppress(EOFError):
+        outcome = json.loads(receiver.recv_bytes())
+    store.unlink(missing_ok=True)
+    outcome = outcome or LaunchOutcome(first=[], error="the process of this launch was killed")
+    outcome["stopped"] = number in STOPPED_LAUNCHES  # by the kernel, before that
     return outcome
+
+
+@functools.cache
+def serve_store(address: str, port: int, listener: int | None) -> None:
+    """Have a process serve the store at which several nodes meet, on a socket that listens already."""
+    assert listener is not None
+    with socket.socket(fileno=os.dup(listener)) as listening:
+        forkserver.process("labkit.engine.rendezvous:serve", address, port, listening).start()
 
 
 if __name__ == "__main__":

@@ -1,32 +1,63 @@
-"""Workers started by torchrun's own elastic agent, in the agent process beside a kernel."""
+"""One launch, in a process of its own that has torch loaded: torchrun's own elastic agent forks the workers."""
 
 from __future__ import annotations
 
+import json
 import logging
-import signal
+import multiprocessing
+import os
 import tempfile
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, RunProcsResult
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from labkit.engine import forkserver, rendezvous
-from labkit.engine.enter import HELD_SIGNALS, enter
+from labkit.engine.enter import enter
+from labkit.engine.log_text import one_line
 from labkit.engine.messages import LaunchOutcome, StartWorkers
+from labkit.engine.processes import end_with, set_name
 
 MONITOR_SECONDS = 0.05
+MOST_ERROR = 1_000  # characters
+FORK: Any = multiprocessing.get_context("fork")
+WORKERS: list[Any] = []  # processes, as they are started
 
 
-def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> LaunchOutcome:
-    """Start the workers, wait for their end, and return the ranks that failed `first`, their `exits`, and `error`.
+class _Worker(FORK.Process):
+    """A process of torch's agent, which tells how the first one that failed ended; of the others it is kept here."""
 
-    The ranks of one node meet at a file in this process's temporary folder, which is removed afterwards. With a
-    `rendezvous` in the request, they are those of several nodes, and meet at a store of the first node.
+    def start(self) -> None:
+        super().start()
+        WORKERS.append(self)
+
+
+def run_launch(run_id: str, log_folder: Path, store: Path, request: StartWorkers, sender: Connection) -> None:
+    """Start the workers, wait for their end, and send the outcome; then end, without what else Python does at the end.
+
+    The ranks of one node meet at the file `store`, in a folder of this user alone. With a `rendezvous` in the request,
+    they are those of several nodes, and meet at a store of the first node.
     """
-    store, of_nodes = Path(tempfile.gettempdir(), run_id), request.get("rendezvous")
+    end_with(os.getppid())
+    set_name("launch")
+    tempfile.tempdir = str(store.parent)  # torch unpickles files of known names from there
+    forkserver.use_own_resource_tracker()
+    FORK.Process = _Worker
+    try:
+        outcome = _start_workers(run_id, log_folder, request, store)
+    except BaseException as error:
+        outcome = LaunchOutcome(first=[], error=one_line(f"{type(error).__name__}: {error}", MOST_ERROR))
+    statuses = {worker.pid: worker.exitcode for worker in WORKERS}
+    outcome["statuses"] = {pid: status for pid, status in statuses.items() if status is not None}
+    sender.send_bytes(json.dumps(outcome).encode())
+    os._exit(0)
+
+
+def _start_workers(run_id: str, log_folder: Path, request: StartWorkers, store: Path) -> LaunchOutcome:
+    of_nodes = request.get("rendezvous")
     nodes = of_nodes["nodes"] if of_nodes else 1
     config = LaunchConfig(
         min_nodes=nodes,
@@ -38,42 +69,17 @@ def start_workers(run_id: str, log_folder: Path, request: StartWorkers) -> Launc
         local_addr=of_nodes.get("own_address") if of_nodes else rendezvous.ADDRESS,
         max_restarts=0,  # a restart is a fresh launch of the points that are left
         monitor_interval=MONITOR_SECONDS,
-        start_method=forkserver.start_method(),
+        start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=str(log_folder)),
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
-    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)  # a spawned worker inherits it from this thread
     try:
-        share = {**request, "parent": forkserver.parent_of_workers(), "store": of_nodes or str(store)}
-        elastic_launch(config, enter)(share)
+        elastic_launch(config, enter)({**request, "parent": os.getpid(), "store": of_nodes or str(store)})
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
         return LaunchOutcome(first=sorted(exits), exits=exits, error="")
-    finally:
-        store.unlink(missing_ok=True)
     return LaunchOutcome(first=[], error="")
 
 
-def _status_0_can_be_a_failure() -> None:
-    """Make torch's agent treat a worker that ended without returning as failed, even if its exit status is 0.
-
-    torch's own poll waits for the return value of such a worker for ever.
-    """
-    poll = MultiprocessContext._poll
-
-    def checked(self: Any) -> RunProcsResult | None:
-        result = poll(self)
-        left = {*range(self.nprocs)} - {*self._pc.sentinels.values()} - {*self._return_values}
-        if result is not None or not left:
-            return result
-        self.close()
-        pids, files = self._pc.pids(), self.error_files
-        failures = {rank: ProcessFailure(rank, pids[rank], 0, files[rank]) for rank in left}
-        return RunProcsResult(failures=failures, stdouts=self.stdouts, stderrs=self.stderrs)
-
-    MultiprocessContext._poll = checked
-
-
-_status_0_can_be_a_failure()
 # The errors that it logs are told in the outcome, and logging the first takes a second of further imports.
 logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)

@@ -17,6 +17,7 @@ import signal
 import sys
 import sysconfig
 import tempfile
+import traceback
 from collections.abc import Callable
 from json import loads
 from pathlib import Path
@@ -62,7 +63,6 @@ def enter(request: dict[str, Any]) -> None:
     set_name(f"rank {os.environ['RANK']}")
     end_with(request["parent"])
     become_subreaper()
-    forkserver.use_own_resource_tracker()
     restore_signals()
     apply_environment(request["environment"], request["path"])
     sys.dont_write_bytecode = True  # a module that is edited twice within a second would be met as it was before
@@ -75,7 +75,10 @@ def enter(request: dict[str, Any]) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # the library was loaded before the variable was set
 
     run_rank(run, request["first_point"], request["store"])
-    forkserver.run_exit_functions()
+    try:
+        forkserver.AT_EXIT.close()
+    except Exception:
+        traceback.print_exc()
 
 
 def run_rank(run: Run, first_point: int = 0, store: str | dict[str, Any] = "") -> None:
@@ -142,9 +145,9 @@ def set_process_mark(mark: str) -> None:
 
 
 def restore_signals() -> None:
-    """React to the signals that the agent ignores, also to those that came since this process was started."""
+    """React to the signals that the processes above ignore or handle, also to those that came since the fork."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in HELD_SIGNALS:
+    for number in (*HELD_SIGNALS, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
 

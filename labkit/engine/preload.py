@@ -1,4 +1,4 @@
-"""What the agent imports before it forks the forkserver, so that workers start with torch and more already loaded.
+"""What the forkserver imports before it forks anything, so that workers start with torch and more already loaded.
 
 Loaded are the installed packages that the labs' workers import, as their text says. The labs' own code is not run
 here: it may change between two launches, and what it does while it is imported is for a worker to meet and to report.

@@ -11,7 +11,9 @@ disturbed, no code can be run.
 
 from __future__ import annotations
 
-import functools
+import os
+import signal
+import socket
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -23,6 +25,8 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousStoreInfo,
     rendezvous_handler_registry,
 )
+
+from labkit.engine.processes import end_with
 
 ADDRESS = "127.0.0.1"
 NO_PORT = 0  # torch's agent hands an address on; nothing listens there
@@ -75,17 +79,17 @@ rendezvous_handler_registry.register(LoopbackRendezvous.backend, LoopbackRendezv
 PATIENCE = timedelta(minutes=5)  # for the other nodes to come
 
 
-@functools.cache
-def serve_store(address: str, port: int, descriptor: int) -> TCPStore:
-    """Serve the store on a socket that listens already, as long as this process lives."""
+def serve(address: str, port: int, listener: socket.socket) -> None:
+    """Serve the store on a socket that listens already, as long as this process lives: until the forkserver ends."""
+    end_with(os.getppid())
     kind: Any = TCPStore
-    return kind(address, port, None, True, PATIENCE, False, master_listen_fd=descriptor)
+    store = kind(address, port, None, True, PATIENCE, False, master_listen_fd=listener.detach())
+    while store:
+        signal.pause()
 
 
 def join_store(rendezvous: dict[str, Any], who: str) -> Store:
     """Return the run's store as agents or workers (`who`) see it."""
-    if who == "agents" and rendezvous["node"] == 0:
-        serve_store(rendezvous["address"], rendezvous["port"], rendezvous["listener"])
     client = TCPStore(rendezvous["address"], rendezvous["port"], None, False, PATIENCE, False)
     return PrefixStore(f"{rendezvous['token']}/{who}", client)
 

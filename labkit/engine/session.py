@@ -221,7 +221,7 @@ class AgentSession(ProcessSession):
         super().__init__(modules)
         require_needs()
         self._folder, self._locked = private_folder("agent")  # for the agent alone
-        self._sockets: set[str] = set()  # of the forkserver, in that folder
+        self._sockets: set[Path] = set()  # of the forkserver, below that folder
         self._outcomes, self._half, self._reading = {}, b"", threading.Lock()
         read_end, write_end = os.pipe()  # no file: a disk may be full, a folder removed
         self._outcomes_pipe = open(read_end, "rb", buffering=0)  # noqa: SIM115  (as long as the agent)
@@ -289,12 +289,12 @@ class AgentSession(ProcessSession):
     def has_its_folder(self) -> bool:
         """Whether a cleaner of temporary files has left the agent's folder, and each socket that was seen in it."""
         try:
-            self._sockets |= {name for name in os.listdir(self._folder) if Path(self._folder, name).is_socket()}
+            self._sockets |= {file for file in Path(self._folder).glob("*/*") if file.is_socket()}
             there = os.stat(self._folder)
         except OSError:
             return False
         same = self._locked is not None and os.path.samestat(there, os.fstat(self._locked))
-        return same and all(Path(self._folder, name).exists() for name in self._sockets)
+        return same and all(file.exists() for file in self._sockets)
 
     def send_request(self, request: Request) -> None:
         """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""

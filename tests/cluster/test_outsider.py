@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import secrets
 import socket
@@ -23,15 +24,20 @@ SECOND = timedelta(seconds=1)
 def run_store():
     """The meeting of a run, as node 0 sees it."""
     listener = listening_socket("127.0.0.1")
+    forked = multiprocessing.get_context("fork")
+    address = listener.getsockname()
+    server = forked.Process(target=rendezvous.serve, args=(*address, listener), daemon=True)
+    server.start()
+    listener.close()
     yield {
         "address": "127.0.0.1",
-        "port": listener.getsockname()[1],
+        "port": address[1],
         "token": secrets.token_hex(16),
         "nodes": 1,
         "node": 0,
-        "listener": listener.fileno(),
     }
-    rendezvous.serve_store.cache_clear()
+    server.kill()
+    server.join()
 
 
 def outsider(run_store) -> dist.TCPStore:

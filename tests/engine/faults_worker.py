@@ -12,6 +12,7 @@ import sys
 import time
 
 import faults_plan  # noqa: F401  (a plan is read back by its class, which must be known here)
+import psutil
 import torch
 import torch.distributed as dist
 
@@ -31,6 +32,8 @@ def measure(worker, point) -> None:
         worker.record(iteration=1, loaded=[name for name in only_the_kernels if name in sys.modules])
     elif point.fault == "grandchild":
         subprocess.Popen(SLEEPER, start_new_session=True)
+    elif point.fault == "parents":
+        worker.record(iteration=1, parents=" ".join(str(above.pid) for above in psutil.Process().parents()[:3]))
     elif point.fault == "pause":
         time.sleep(1.2)
     elif point.fault == "sleep":

@@ -86,7 +86,7 @@ def test_an_agent_started_before_the_first_launch_serves_it(warm, before):
     assert early in ([], later)
 
 
-@pytest.mark.parametrize("removed", ["", "listener-*"])
+@pytest.mark.parametrize("removed", ["", "pymp-*/listener-*", "pymp-*"])
 @pytest.mark.slow
 def test_an_agent_whose_folder_was_removed_or_emptied_is_replaced(removed):
     """As by a cleaner of temporary files, while nothing runs."""

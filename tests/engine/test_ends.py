@@ -153,8 +153,8 @@ def test_a_worker_hears_the_signal_that_came_before_it_could():
     code = """if True:
         import os, signal, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        from labkit.engine import enter, forkserver
-        forkserver.hold_signals()
+        from labkit.engine import enter
+        signal.pthread_sigmask(signal.SIG_BLOCK, enter.HELD_SIGNALS)
         if (worker := os.fork()) == 0:
             time.sleep(0.3)
             enter.restore_signals()

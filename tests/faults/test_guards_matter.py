@@ -65,13 +65,6 @@ GUARDS = {
         partial(endings.helper_killed_while_ranks_measure, name="labkit.engine.agent"),
         "soon(lambda: not kernel.family.look())",
     ),
-    "shared memory is freed before who frees it is killed": (
-        "processes.py",
-        "spent > CARE_SECONDS or not is_caretaker(process)",
-        "True",
-        endings.run_that_raises,
-        "soon(lambda: not any(file.exists() for file in shared))",
-    ),
     "the kernel ends a run whose agent is lost": (
         "launches.py",
         "                    self.end()\n",
