@@ -43,7 +43,9 @@ def report(worker: Worker, error: BaseException) -> None:
 
     Each step stands by itself: the lab may have closed files, patched modules or set off interrupts and alarms.
     """
-    at, words, written = monotonic(), class_description(error), None
+    at, words, written, misses_a_peer = monotonic(), class_description(error), None, False
+    with suppress(BaseException):
+        misses_a_peer = worker.misses_a_peer()  # first of all: a peer that ends later is no reason
     with suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -51,6 +53,7 @@ def report(worker: Worker, error: BaseException) -> None:
         os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))  # a forked one's own end
     with suppress(BaseException):
         words = description(error)
+    words["victim"] |= misses_a_peer
     with suppress(BaseException):
         written = os.fstat(2).st_size
     report = {
@@ -124,13 +127,16 @@ def message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it was raised from or during, latest first, at most ten."""
+    """Yield an exception and those that it was raised from or during, latest first, at most ten.
+
+    `raise … from None` hides the earlier one from a traceback, but that came first all the same.
+    """
     at: BaseException | None = error
     for _ in range(10):
         if at is None:
             return
         yield at
-        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+        at = at.__cause__ or at.__context__
 
 
 def _writable(text: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from labkit.engine import node_clock
 from labkit.engine.json_lines import open_to_append, row_line
 from labkit.engine.plan import Plan
+from labkit.engine.processes import has_begun_to_end
 from labkit.engine.run import Run
 
 RESTART_STATUS = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
@@ -46,6 +47,7 @@ class Worker:
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
         self.node, self.nodes = int(os.environ.get("GROUP_RANK", 0)), int(os.environ.get("GROUP_WORLD_SIZE", 1))
+        self._peers: list[int] = []  # the pids of this node's ranks, once they have met
         self._rows, self._events = open_to_append(run.rows_file(self.rank)), open_to_append(run.events_file(self.rank))
 
     def join(self, plan: Plan, store: Any) -> None:
@@ -63,8 +65,16 @@ class Worker:
         group = dist.PrefixStore("group", store)
         dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.gpus)
         self._sync_tensor = torch.zeros(1)
+        pids = torch.zeros(self.gpus, dtype=torch.int64)
+        pids[self.rank] = self.pid
+        dist.all_reduce(pids)
+        self._peers = [pid for rank, pid in enumerate(pids.tolist()) if self.run.node_index(rank) == self.node]
         if self.nodes > 1:
             self.event("clock", **node_clock.align_clocks(self.rank, self.gpus, self.nodes))
+
+    def misses_a_peer(self) -> bool:
+        """Whether the process of another rank on this node has begun to end."""
+        return any(has_begun_to_end(pid) for pid in self._peers)
 
     def note_milestone(self, what: str) -> None:
         """Note that a part of the start-up, `what`, is over."""
