@@ -99,9 +99,12 @@ class Diagnosis:
         raised = [(event["at"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
         return sorted(raised, key=lambda item: item[:2])
 
-    def ground_lost(self, stands_still: bool) -> RunError | None:
-        """Return the error of a run whose folder is gone, or, where it stands still, that has no loopback."""
+    def ground_lost(self, stands_still: bool, session: Session) -> RunError | None:
+        """Return the error of a run whose folder is gone, or, where it stands still, that has no place to meet."""
         why = self.run.folder_lost()
+        if not why and stands_still and (folder := session.folder_lost()):
+            why = f"the folder in which the ranks meet, {folder}, was removed while the run went on: launch again. "
+            why += "If a cleaner of temporary files did it, set TMPDIR to a folder that it leaves alone"
         if not why and stands_still and (lo := psutil.net_if_stats().get("lo")) and not lo.isup:
             why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None

@@ -105,11 +105,14 @@ def is_alive(process: psutil.Process | int) -> bool:
 
 
 def has_begun_to_end(pid: int) -> bool:
-    """Whether the process of this pid has ended, or is just being ended (proc_pid_stat(5): state and flags)."""
+    """Whether the process of this pid has ended, or is just being ended (proc_pid_stat(5): state and flags).
+
+    Where this process sees no /proc, such as after chroot(2), nothing is known of another one.
+    """
     try:
         state, *_, flags = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:7]
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return Path("/proc/self/stat").exists()
     return state in (b"Z", b"X") or bool(int(flags) & PF_EXITING)
 
 

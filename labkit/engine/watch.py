@@ -141,7 +141,7 @@ class Watch:
 
     def _check_ground(self, still_s: float) -> None:
         """Raise GroundLost where there is nothing left to wait for."""
-        if lost := self.diagnosis.ground_lost(stands_still=still_s > MOST_POLL_SECONDS):
+        if lost := self.diagnosis.ground_lost(still_s > MOST_POLL_SECONDS, self.session):
             if not self.run.folder_lost():  # no loopback: the agent itself may wait for it
                 self.session.leave()
             raise lost

@@ -61,10 +61,11 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-        self.store = store
+        self.store, self._store_file = store, getattr(store, "path", "")  # "": it is no file
         group = dist.PrefixStore("group", store)
         dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.gpus)
         self._sync_tensor = torch.zeros(1)
+        self._store_identity = self._file_identity()
         pids = torch.zeros(self.gpus, dtype=torch.int64)
         pids[self.rank] = self.pid
         dist.all_reduce(pids)
@@ -160,6 +161,23 @@ class Worker:
             warm_up = iteration < first_timed
             yield SimpleNamespace(iteration=iteration, warm_up=warm_up, seconds=timing.seconds, result=result)
 
+    def _file_identity(self) -> tuple[int, int] | None:
+        """Return what tells the file at which the ranks meet from another one of its name; None where there is none."""
+        try:
+            about = os.stat(self._store_file)
+        except OSError:
+            return None
+        return about.st_dev, about.st_ino
+
+    def _require_meeting_place(self) -> None:
+        """Raise RuntimeError where the ranks cannot meet any more: torch would wait for the file, or make another."""
+        if self._store_file and self._file_identity() != self._store_identity:
+            lost = f"the file at which the ranks meet, {self._store_file}, was removed or cannot be reached any more"
+            advice = (
+                "launch again, without chroot() in a worker or a cleaner of that folder; TMPDIR names another place"
+            )
+            raise RuntimeError(f"{lost}: {advice}")
+
     def agree(self, point: int, outcome: str) -> None:
         """Tell the other ranks how the point ended here; return where it ended in the same way on all.
 
@@ -167,6 +185,7 @@ class Worker:
         queued for one. Where they end the point in another way, or not within PEERS_SECONDS, this process ends with
         RESTART_STATUS and the launcher starts fresh workers for the points that are left.
         """
+        self._require_meeting_place()
         key = f"{os.environ['LABKIT_LAUNCH']}/point{point}/rank"
         self.store.set(f"{key}{self.rank}", outcome)
         deadline, pause_s = monotonic() + (math.inf if outcome == "ok" else PEERS_SECONDS), 10e-6
@@ -174,6 +193,7 @@ class Worker:
         while not (complete := self.store.check(keys)) and monotonic() < deadline:
             sleep(pause_s)  # a FileStore's own wait() looks every 10 ms, which a sweep's short points would feel
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
+            self._require_meeting_place()
         outcomes = {self.store.get(key).decode() for key in keys} if complete else set()
         if outcomes != {outcome}:
             self.event("restart", point=point)

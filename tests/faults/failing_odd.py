@@ -62,6 +62,16 @@ def fork_and_exit(worker):
     dist.barrier()
 
 
+def change_root(worker):
+    dist.barrier()
+    if worker.rank == worker.plan.rank:
+        os.chroot(worker.run.folder)
+
+
+def sleep_long(worker):
+    time.sleep(10)
+
+
 def wait_then_go_on(worker):
     time.sleep(2.5)
     dist.all_reduce(torch.zeros(1))
@@ -74,3 +84,4 @@ ALONE = {
     "interrupts": interrupt_from_threads,
 }
 TOGETHER = {"fork": fork_and_return, "fork and exit": fork_and_exit, "wait": wait_then_go_on}
+TOGETHER |= {"chroot": change_root, "sleep": sleep_long}
