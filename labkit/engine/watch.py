@@ -211,9 +211,11 @@ class Watch:
 
     def _hung_error(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
+        running = [rank for rank in self.ranks if not self.diagnosis.has_reported_its_end(rank)]
         self._dump_stacks()
         self.diagnosis.read()
-        return self.diagnosis.hung(why, self.session)
+        woken = tuple(rank for rank in running if self.diagnosis.has_reported_its_end(rank))
+        return self.diagnosis.hung(why, self.session, woken)
 
     def _dump_stacks(self) -> None:
         rank_of = {self.diagnosis.pid(rank): rank for rank in self.ranks}

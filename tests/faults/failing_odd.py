@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -72,6 +73,14 @@ def sleep_long(worker):
     time.sleep(10)
 
 
+def sleep_with_the_lock_of_python(worker):
+    """A function of C that any signal ends, while no other thread of Python can run."""
+    dist.barrier()
+    if worker.rank == worker.plan.rank:
+        ctypes.PyDLL(None).sleep(60)
+    dist.all_reduce(torch.zeros(1))
+
+
 def wait_then_go_on(worker):
     time.sleep(2.5)
     dist.all_reduce(torch.zeros(1))
@@ -84,4 +93,4 @@ ALONE = {
     "interrupts": interrupt_from_threads,
 }
 TOGETHER = {"fork": fork_and_return, "fork and exit": fork_and_exit, "wait": wait_then_go_on}
-TOGETHER |= {"chroot": change_root, "sleep": sleep_long}
+TOGETHER |= {"chroot": change_root, "sleep": sleep_long, "sleep in C": sleep_with_the_lock_of_python}
