@@ -24,6 +24,7 @@ MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has 
 MOST_MESSAGE = 2_000
 VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
 HEAD_FRAMES, TAIL_FRAMES = 100, 1_000  # of a traceback: to format each takes 10 µs, and a recursion may have 10**7
+CLASS_NAME = type.__dict__["__name__"].__get__  # of a class whose own metaclass may raise
 _CUT_TRACEBACKS: list[
     TracebackType | None
 ] = []  # what was cut out: to free so many takes long, too, and this process ends
@@ -75,13 +76,13 @@ def report(worker: Worker, error: BaseException) -> None:
 
 def class_description(error: BaseException) -> dict[str, Any]:
     """Return what `description` does, where nothing can be found out about the exception but its class."""
-    return {"kind": type(error).__name__, "message": "", "victim": False, "errno": None, "traceback": ""}
+    return {"kind": CLASS_NAME(type(error)), "message": "", "victim": False, "errno": None, "traceback": ""}
 
 
 def description(error: BaseException) -> dict[str, Any]:
     """Return kind, message, traceback and errno of an exception, and whether another rank's end is behind it."""
     return {
-        "kind": type(error).__name__,
+        "kind": CLASS_NAME(type(error)),
         "message": message(error),
         "victim": any(VICTIM_MESSAGE.search(message(earlier)) for earlier in _chain(error)),
         "errno": error.errno if isinstance(error, OSError) else None,
@@ -95,7 +96,9 @@ def traceback_text(error: BaseException) -> str:
             _shorten_traceback(earlier)
         return _writable("".join(traceback.format_exception(error)))
     except BaseException as another:  # the student's own exception class may be the broken one
-        return f"{type(error).__name__}, whose traceback cannot be shown ({type(another).__name__})\n"
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        cannot = f"whose traceback cannot be shown ({CLASS_NAME(type(another))})"
+        return _writable(f"{frames}{CLASS_NAME(type(error))}, {cannot}\n")
 
 
 def _shorten_traceback(error: BaseException) -> None:

@@ -42,6 +42,7 @@ class Worker:
         self.plan: Any = None  # of the lab's own class, from `join` on
         self.state: Any = None
         self.point: Any = None  # the point that is measured now, with the knobs of its plan
+        self.launch = os.environ["LABKIT_LAUNCH"]  # a lab may clear the environment
         launched = float(os.environ["LABKIT_LAUNCHED"])
         self._milestones = [(launched, ""), (process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -186,7 +187,7 @@ class Worker:
         RESTART_STATUS and the launcher starts fresh workers for the points that are left.
         """
         self._require_meeting_place()
-        key = f"{os.environ['LABKIT_LAUNCH']}/point{point}/rank"
+        key = f"{self.launch}/point{point}/rank"
         self.store.set(f"{key}{self.rank}", outcome)
         deadline, pause_s = monotonic() + (math.inf if outcome == "ok" else PEERS_SECONDS), 10e-6
         keys = [f"{key}{rank}" for rank in range(self.gpus)]

@@ -38,6 +38,18 @@ def raise_among_patches(worker):
     raise_value_error()
 
 
+def raise_nameless(worker):
+    class Nameless(type):
+        @property
+        def __name__(cls):
+            raise RuntimeError("no name")
+
+    class Unnamed(Exception, metaclass=Nameless):
+        pass
+
+    raise Unnamed("the real reason")
+
+
 def interrupt_from_threads(worker):
     """Interrupts come all the time, also while this rank reports the first one."""
 
@@ -90,7 +102,13 @@ ALONE = {
     "no output": raise_without_output,
     "no files": raise_without_files,
     "patches": raise_among_patches,
+    "nameless": raise_nameless,
     "interrupts": interrupt_from_threads,
 }
 TOGETHER = {"fork": fork_and_return, "fork and exit": fork_and_exit, "wait": wait_then_go_on}
-TOGETHER |= {"chroot": change_root, "sleep": sleep_long, "sleep in C": sleep_with_the_lock_of_python}
+TOGETHER |= {
+    "chroot": change_root,
+    "no environment": lambda worker: os.environ.clear(),
+    "sleep": sleep_long,
+    "sleep in C": sleep_with_the_lock_of_python,
+}
