@@ -99,9 +99,12 @@ class Diagnosis:
         raised = [(event["at"], rank, event) for rank in self.ranks for event in self.events(rank, "raised")]
         return sorted(raised, key=lambda item: item[:2])
 
-    def ground_lost(self, stands_still: bool) -> RunError | None:
-        """Return the error of a run whose folder is gone, or, where it stands still, that has no loopback."""
+    def ground_lost(self, stands_still: bool, session: Session) -> RunError | None:
+        """Return the error of a run whose folder is gone, or, where it stands still, that has no place to meet."""
         why = self.run.folder_lost()
+        if not why and stands_still and (folder := session.folder_lost()):
+            why = f"the folder in which the ranks meet, {folder}, was removed while the run went on: launch again. "
+            why += "If a cleaner of temporary files did it, set TMPDIR to a folder that it leaves alone"
         if not why and stands_still and (lo := psutil.net_if_stats().get("lo")) and not lo.isup:
             why = "the loopback interface lo is down, and the workers meet there. `ip link set lo up` brings it back"
         return GroundLost(why, run=self.run, logs=self.logs(None)) if why else None
@@ -190,14 +193,21 @@ class Diagnosis:
                 printed.append(f"{self.rank_name(rank)} printed:\n{textwrap.indent(text, '    ')}")
         return "\n".join(printed) or "no rank printed anything"
 
-    def hung(self, why: str, session: Session) -> RunError:
+    def hung(self, why: str, session: Session, woken: tuple[int, ...] = ()) -> RunError:
         """Return the error of a launch that stands still, from the stacks just dumped.
 
-        The culprit waits for no other rank. Of ranks that were never started, only the agent knows why.
+        The culprit waits for no other rank: it stands elsewhere, or has finished, which ends no other rank's wait.
+        `woken`: ranks that have reported their end since they were asked. Of ranks that were never started, only the
+        agent knows why.
         """
-        standing = [self.position_of(rank) for rank in self.ranks]
-        silent = [rank for rank in self.ranks if not self.has_reported_its_end(rank)] or [0]
-        rank = next((rank for rank in silent if not standing[rank].startswith("waits")), silent[0])
+        standing = [self._stack_position(rank) if rank in woken else self.position_of(rank) for rank in self.ranks]
+        silent = [rank for rank in self.ranks if rank in woken or not self.has_reported_its_end(rank)] or [0]
+        finished = [rank for rank in self.ranks if rank not in silent and self.last[rank] == "finished"]
+        rank = next((rank for rank in silent if not standing[rank].startswith("waits")), [*finished, *silent][0])
+        if rank in finished:
+            standing[rank] += " early, and joins no collective any more"
+        for each in woken:
+            standing[each] += f", and has {self.last[each]} since it was asked for its stack"
         point = self.point(rank)
         all_stand = "; ".join(f"rank {rank} {text}" for rank, text in enumerate(standing))
         sentence = f"{why} {self.point_text(point)}: {all_stand}"
@@ -205,6 +215,8 @@ class Diagnosis:
             sentence += f"; the process that starts the workers met {with_limit(reason)}"
         elif not self.last and session.is_stopped():
             sentence += f"; the process that starts the workers, {session.pid}, was stopped (SIGSTOP)"
+        if woken:
+            sentence += "; the signal that asks for stacks (SIGUSR1) interrupted the wait"
         detail, logs = f"{self._position_table(standing)}\n\n{self._stack(rank)}", self.logs(rank)
         return WorkerHung(sentence, run=self.run, rank=rank, point=point, detail=detail, logs=logs)
 
@@ -220,6 +232,10 @@ class Diagnosis:
             return "has not started"
         if self.has_reported_its_end(rank):
             return f"has {self.last[rank]}"
+        return self._stack_position(rank)
+
+    def _stack_position(self, rank: int) -> str:
+        """Return `position_of` a rank that had not ended when its stack was dumped."""
         frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
         first_own_frame = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
         if first_own_frame is None:

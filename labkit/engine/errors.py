@@ -117,7 +117,7 @@ class LauncherLost(RunError):
 
 
 class GroundLost(RunError):
-    """What the run stands on was taken away while it went on: its folder, or the loopback interface."""
+    """What the run stands on was taken away while it went on: its folder, the loopback interface, the place to meet."""
 
 
 class JobEnded(RunError):

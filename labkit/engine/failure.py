@@ -24,6 +24,7 @@ MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has 
 MOST_MESSAGE = 2_000
 VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
 HEAD_FRAMES, TAIL_FRAMES = 100, 1_000  # of a traceback: to format each takes 10 µs, and a recursion may have 10**7
+CLASS_NAME = type.__dict__["__name__"].__get__  # of a class whose own metaclass may raise
 _CUT_TRACEBACKS: list[
     TracebackType | None
 ] = []  # what was cut out: to free so many takes long, too, and this process ends
@@ -43,7 +44,9 @@ def report(worker: Worker, error: BaseException) -> None:
 
     Each step stands by itself: the lab may have closed files, patched modules or set off interrupts and alarms.
     """
-    at, words, written = monotonic(), class_description(error), None
+    at, words, written, misses_a_peer = monotonic(), class_description(error), None, False
+    with suppress(BaseException):
+        misses_a_peer = worker.misses_a_peer()  # first of all: a peer that ends later is no reason
     with suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -51,6 +54,7 @@ def report(worker: Worker, error: BaseException) -> None:
         os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))  # a forked one's own end
     with suppress(BaseException):
         words = description(error)
+    words["victim"] |= misses_a_peer
     with suppress(BaseException):
         written = os.fstat(2).st_size
     report = {
@@ -72,13 +76,13 @@ def report(worker: Worker, error: BaseException) -> None:
 
 def class_description(error: BaseException) -> dict[str, Any]:
     """Return what `description` does, where nothing can be found out about the exception but its class."""
-    return {"kind": type(error).__name__, "message": "", "victim": False, "errno": None, "traceback": ""}
+    return {"kind": CLASS_NAME(type(error)), "message": "", "victim": False, "errno": None, "traceback": ""}
 
 
 def description(error: BaseException) -> dict[str, Any]:
     """Return kind, message, traceback and errno of an exception, and whether another rank's end is behind it."""
     return {
-        "kind": type(error).__name__,
+        "kind": CLASS_NAME(type(error)),
         "message": message(error),
         "victim": any(VICTIM_MESSAGE.search(message(earlier)) for earlier in _chain(error)),
         "errno": error.errno if isinstance(error, OSError) else None,
@@ -92,7 +96,9 @@ def traceback_text(error: BaseException) -> str:
             _shorten_traceback(earlier)
         return _writable("".join(traceback.format_exception(error)))
     except BaseException as another:  # the student's own exception class may be the broken one
-        return f"{type(error).__name__}, whose traceback cannot be shown ({type(another).__name__})\n"
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        cannot = f"whose traceback cannot be shown ({CLASS_NAME(type(another))})"
+        return _writable(f"{frames}{CLASS_NAME(type(error))}, {cannot}\n")
 
 
 def _shorten_traceback(error: BaseException) -> None:
@@ -124,13 +130,16 @@ def message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it was raised from or during, latest first, at most ten."""
+    """Yield an exception and those that it was raised from or during, latest first, at most ten.
+
+    `raise … from None` hides the earlier one from a traceback, but that came first all the same.
+    """
     at: BaseException | None = error
     for _ in range(10):
         if at is None:
             return
         yield at
-        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+        at = at.__cause__ or at.__context__
 
 
 def _writable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unicodedata import category
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and cursor movements of a terminal
 LAST_ERROR = re.compile(r"^Last error:\s*(\S.*)", re.M)  # NCCL's own words, below what torch says of its error code
@@ -40,9 +41,19 @@ def shorten(text: str, most: int) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return a text as one line of at most about `most` characters: its head and tail where it has more."""
-    text = text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[-most // 4 :]}"
-    return " ".join(text.split("\n"))
+    """Return a text as one line of at most about `most` characters: its head and tail where it has more.
+
+    What is no printable character is escaped: it could change how a terminal or a page shows the rest.
+    """
+    text = "".join(map(_shown, text)) if not text.isprintable() else text
+    return text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[-most // 4 :]}"
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t":
+        return " "
+    spaces = character.isprintable() or category(character) == "Zs"
+    return character if spaces else character.encode("unicode_escape").decode()
 
 
 def reason_in_brief(message: str, most: int) -> str:

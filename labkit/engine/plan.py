@@ -179,8 +179,15 @@ class Plan:
         return cls.small(**knobs) if size == "small" else cls.full(**knobs)
 
     def points(self) -> list[SimpleNamespace]:
-        """Return every knob setting with every seed; seeds vary slowest, so that drift does not favour a setting."""
-        settings = [(seed, knobs) for seed in self.seeds for knobs in self.knobs()]
+        """Return every knob setting with every seed; seeds vary slowest, so that drift does not favour a setting.
+
+        Raises PlanError where `knobs` cannot read or write a file: the launch's own files are not meant.
+        """
+        try:
+            settings = [(seed, knobs) for seed in self.seeds for knobs in self.knobs()]
+        except OSError as error:
+            raised = f"{type(self).__qualname__}.knobs() raised {type(error).__name__}: {error}"
+            raise PlanError(f"{raised}. Without it, the plan has no points: correct the path, or knobs()") from error
         return [SimpleNamespace(point=i, seed=seed, **knobs) for i, (seed, knobs) in enumerate(settings)]
 
     @property
@@ -189,7 +196,12 @@ class Plan:
         return type(self).__name__.lower()
 
     def to_json(self) -> str:
-        """Return the knobs as JSON; a plan class from elsewhere also lists its points: workers may not have it."""
+        """Return the knobs as JSON; a plan class from elsewhere also lists its points: workers may not have it.
+
+        Raises PlanError, naming the knob, for what JSON cannot hold.
+        """
+        for field in dataclasses.fields(self):
+            self._require_json(field.name)
         module = type(self).__module__
         record = {"plan": f"{module}:{type(self).__qualname__}", "worker": self.worker, **dataclasses.asdict(self)}
         if not PLAN_MODULES.fullmatch(module):
@@ -197,6 +209,14 @@ class Plan:
             with suppress(TypeError, ValueError):  # knobs that JSON cannot hold: only a process with the class reads it
                 return json.dumps({**record, "lab": self.lab, "points": points}, indent=1)
         return json.dumps(record, indent=1)
+
+    def _require_json(self, name: str) -> None:
+        value = getattr(self, name)
+        try:
+            json.dumps(value, default=dataclasses.asdict)
+        except (TypeError, ValueError, RecursionError) as error:
+            given = f"{name} is a {type(value).__name__}, which the run's plan.json cannot hold ({error})"
+            raise PlanError(f"{given}: give numbers, strings, and tuples or dicts of them") from None
 
     @staticmethod
     def from_json(text: str) -> Plan:

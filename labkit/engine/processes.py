@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import psutil
 
@@ -18,6 +19,7 @@ HELD_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # blocked until a new worker can
 KILL_SECONDS = 5.0  # then what even SIGKILL does not end is given up: a process stuck in a driver, or another user's
 CARE_SECONDS = 1.0  # of them, for caretakers
 CARETAKERS = ("multiprocessing.resource_tracker", "torch_shm_manager")  # free shared memory when its users are gone
+PF_EXITING = 0x4  # a flag of a process that is being ended: its files may be closed already (linux/sched.h)
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
@@ -100,6 +102,18 @@ def is_alive(process: psutil.Process | int) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
+
+
+def has_begun_to_end(pid: int) -> bool:
+    """Whether the process of this pid has ended, or is just being ended (proc_pid_stat(5): state and flags).
+
+    Where this process sees no /proc, such as after chroot(2), nothing is known of another one.
+    """
+    try:
+        state, *_, flags = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:7]
+    except (FileNotFoundError, ProcessLookupError):
+        return Path("/proc/self/stat").exists()
+    return state in (b"Z", b"X") or bool(int(flags) & PF_EXITING)
 
 
 def is_stopped(process: psutil.Process) -> bool:

@@ -54,14 +54,14 @@ class Run(RunFolder):
         """Make a private folder named <time>-<lab>-<plan>, holding the plan and the node.
 
         A run on several nodes also holds the inventories of all, in the order of ranks, their networks and host names.
-        Raises NowhereToWrite where the folder cannot be made.
+        Raises NowhereToWrite where the folder cannot be made, PlanError where the plan cannot be written down.
         """
-        run = None
+        run, plan_text = None, plan.to_json()  # it runs the plan's own code, whose errors are not the folder's
         try:
             run = cls(fresh_folder(f"{datetime.now():%Y%m%d-%H%M%S}-{plan.lab}-{plan.name}"))
             run.logs.mkdir(mode=0o700)
             run.identity = folder_identity(run.folder)
-            replace_file(run.plan_file, plan.to_json())
+            replace_file(run.plan_file, plan_text)
             run.write_nodes(nodes, networks, hosts)
         except NowhereToWrite:
             raise

@@ -92,6 +92,10 @@ class Session:
         """Whether a signal has stopped it (SIGSTOP): it answers once it is continued."""
         return False
 
+    def folder_lost(self) -> str:
+        """The folder in which its ranks meet, where that was removed; "" where they meet elsewhere, or can."""
+        return ""
+
     def resume(self) -> None:
         """Continue what was stopped: what it has to end, ends."""
 
@@ -295,6 +299,9 @@ class AgentSession(ProcessSession):
             return False
         same = self._locked is not None and os.path.samestat(there, os.fstat(self._locked))
         return same and all(file.exists() for file in self._sockets)
+
+    def folder_lost(self) -> str:
+        return "" if os.path.isdir(self._folder) else self._folder
 
     def send_request(self, request: Request) -> None:
         """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""

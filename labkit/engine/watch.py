@@ -141,7 +141,7 @@ class Watch:
 
     def _check_ground(self, still_s: float) -> None:
         """Raise GroundLost where there is nothing left to wait for."""
-        if lost := self.diagnosis.ground_lost(stands_still=still_s > MOST_POLL_SECONDS):
+        if lost := self.diagnosis.ground_lost(still_s > MOST_POLL_SECONDS, self.session):
             if not self.run.folder_lost():  # no loopback: the agent itself may wait for it
                 self.session.leave()
             raise lost
@@ -211,9 +211,11 @@ class Watch:
 
     def _hung_error(self, why: str) -> RunError:
         """Have every rank dump its Python stack, then say where each one stands."""
+        running = [rank for rank in self.ranks if not self.diagnosis.has_reported_its_end(rank)]
         self._dump_stacks()
         self.diagnosis.read()
-        return self.diagnosis.hung(why, self.session)
+        woken = tuple(rank for rank in running if self.diagnosis.has_reported_its_end(rank))
+        return self.diagnosis.hung(why, self.session, woken)
 
     def _dump_stacks(self) -> None:
         rank_of = {self.diagnosis.pid(rank): rank for rank in self.ranks}

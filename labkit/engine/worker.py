@@ -22,6 +22,7 @@ from typing import Any
 from labkit.engine import node_clock
 from labkit.engine.json_lines import open_to_append, row_line
 from labkit.engine.plan import Plan
+from labkit.engine.processes import has_begun_to_end
 from labkit.engine.run import Run
 
 RESTART_STATUS = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
@@ -41,11 +42,13 @@ class Worker:
         self.plan: Any = None  # of the lab's own class, from `join` on
         self.state: Any = None
         self.point: Any = None  # the point that is measured now, with the knobs of its plan
+        self.launch = os.environ["LABKIT_LAUNCH"]  # a lab may clear the environment
         launched = float(os.environ["LABKIT_LAUNCHED"])
         self._milestones = [(launched, ""), (process_start(), "the process starts")]
         self.rank, self.gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
         self.node, self.nodes = int(os.environ.get("GROUP_RANK", 0)), int(os.environ.get("GROUP_WORLD_SIZE", 1))
+        self._peers: list[int] = []  # the pids of this node's ranks, once they have met
         self._rows, self._events = open_to_append(run.rows_file(self.rank)), open_to_append(run.events_file(self.rank))
 
     def join(self, plan: Plan, store: Any) -> None:
@@ -59,12 +62,21 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-        self.store = store
+        self.store, self._store_file = store, getattr(store, "path", "")  # "": it is no file
         group = dist.PrefixStore("group", store)
         dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.gpus)
         self._sync_tensor = torch.zeros(1)
+        self._store_identity = self._file_identity()
+        pids = torch.zeros(self.gpus, dtype=torch.int64)
+        pids[self.rank] = self.pid
+        dist.all_reduce(pids)
+        self._peers = [pid for rank, pid in enumerate(pids.tolist()) if self.run.node_index(rank) == self.node]
         if self.nodes > 1:
             self.event("clock", **node_clock.align_clocks(self.rank, self.gpus, self.nodes))
+
+    def misses_a_peer(self) -> bool:
+        """Whether the process of another rank on this node has begun to end."""
+        return any(has_begun_to_end(pid) for pid in self._peers)
 
     def note_milestone(self, what: str) -> None:
         """Note that a part of the start-up, `what`, is over."""
@@ -150,6 +162,23 @@ class Worker:
             warm_up = iteration < first_timed
             yield SimpleNamespace(iteration=iteration, warm_up=warm_up, seconds=timing.seconds, result=result)
 
+    def _file_identity(self) -> tuple[int, int] | None:
+        """Return what tells the file at which the ranks meet from another one of its name; None where there is none."""
+        try:
+            about = os.stat(self._store_file)
+        except OSError:
+            return None
+        return about.st_dev, about.st_ino
+
+    def _require_meeting_place(self) -> None:
+        """Raise RuntimeError where the ranks cannot meet any more: torch would wait for the file, or make another."""
+        if self._store_file and self._file_identity() != self._store_identity:
+            lost = f"the file at which the ranks meet, {self._store_file}, was removed or cannot be reached any more"
+            advice = (
+                "launch again, without chroot() in a worker or a cleaner of that folder; TMPDIR names another place"
+            )
+            raise RuntimeError(f"{lost}: {advice}")
+
     def agree(self, point: int, outcome: str) -> None:
         """Tell the other ranks how the point ended here; return where it ended in the same way on all.
 
@@ -157,13 +186,15 @@ class Worker:
         queued for one. Where they end the point in another way, or not within PEERS_SECONDS, this process ends with
         RESTART_STATUS and the launcher starts fresh workers for the points that are left.
         """
-        key = f"{os.environ['LABKIT_LAUNCH']}/point{point}/rank"
+        self._require_meeting_place()
+        key = f"{self.launch}/point{point}/rank"
         self.store.set(f"{key}{self.rank}", outcome)
         deadline, pause_s = monotonic() + (math.inf if outcome == "ok" else PEERS_SECONDS), 10e-6
         keys = [f"{key}{rank}" for rank in range(self.gpus)]
         while not (complete := self.store.check(keys)) and monotonic() < deadline:
             sleep(pause_s)  # a FileStore's own wait() looks every 10 ms, which a sweep's short points would feel
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
+            self._require_meeting_place()
         outcomes = {self.store.get(key).decode() for key in keys} if complete else set()
         if outcomes != {outcome}:
             self.event("restart", point=point)

@@ -39,6 +39,12 @@ def test_a_sentence_is_bounded(kind):
     assert "\n" not in error.sentence
 
 
+def test_a_sentence_holds_nothing_that_changes_how_the_rest_is_shown():
+    text = "\x1b[31mred\x00\r\n\u202egnorw \ud800\tÄ 25\u202f000 → ×"
+    error = GroundLost(text, run=Run.create(Faults(), node.here()))
+    assert error.sentence == "\\x1b[31mred\\x00\\r \\u202egnorw \\ud800 Ä 25\u202f000 → ×"
+
+
 @pytest.mark.slow
 def test_an_error_at_a_point_of_a_long_knob():
     error = failed(WorkerHung, "x" * 300_000, patience_s=2)

@@ -6,11 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import ListedPlan, Plan
+from labkit.launching import launch
 from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -55,6 +60,43 @@ def test_a_plan_class_in_a_script_can_be_launched(tmp_path):
     read = "from labkit import replay; import sys; run = replay(sys.argv[1]); print(len(run.rows), run.plan.base); run"
     done = subprocess.run([sys.executable, "-c", read, folder], cwd=REPOSITORY, capture_output=True, text=True)
     assert done.stdout.split() == ["4", "10"], done.stderr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odd(Plan):
+    lab: ClassVar[str] = "odd"
+    worker: ClassVar[str] = "odd_worker"
+
+    gpus: int = 2
+    device: str = "cpu"
+    thing: Any = None
+    settings: str = ""
+
+    def knobs(self):
+        yield {"a": Path(self.settings).read_text() if self.settings else ""}
+
+
+class Undescribed(dict):
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"settings": "/nowhere/at/all.json"}, r"Odd\.knobs\(\) raised FileNotFoundError: .*'/nowhere/at/all\.json'"),
+        ({"settings": "/"}, r"Odd\.knobs\(\) raised IsADirectoryError: .*'/'"),
+        ({"thing": {1}}, r"thing is a set, which the run's plan\.json cannot hold"),
+        ({"thing": (1, [2, threading.Lock()])}, r"thing is a tuple, which .* cannot hold"),
+        ({"thing": {(1, 2): 3}}, r"thing is a dict, which .* cannot hold"),
+        ({"thing": Undescribed(a=b"")}, r"thing is a Undescribed, which .* cannot hold"),
+    ],
+)
+def test_a_plan_that_cannot_be_written_down_leaves_no_run(tmp_path, monkeypatch, knobs, said):
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
+    with pytest.raises(PlanError, match=said):
+        launch(Odd(**knobs))
+    assert not [*tmp_path.iterdir()]
 
 
 def elsewhere(**changes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -37,6 +38,18 @@ def raise_among_patches(worker):
     raise_value_error()
 
 
+def raise_nameless(worker):
+    class Nameless(type):
+        @property
+        def __name__(cls):
+            raise RuntimeError("no name")
+
+    class Unnamed(Exception, metaclass=Nameless):
+        pass
+
+    raise Unnamed("the real reason")
+
+
 def interrupt_from_threads(worker):
     """Interrupts come all the time, also while this rank reports the first one."""
 
@@ -62,6 +75,24 @@ def fork_and_exit(worker):
     dist.barrier()
 
 
+def change_root(worker):
+    dist.barrier()
+    if worker.rank == worker.plan.rank:
+        os.chroot(worker.run.folder)
+
+
+def sleep_long(worker):
+    time.sleep(10)
+
+
+def sleep_with_the_lock_of_python(worker):
+    """A function of C that any signal ends, while no other thread of Python can run."""
+    dist.barrier()
+    if worker.rank == worker.plan.rank:
+        ctypes.PyDLL(None).sleep(60)
+    dist.all_reduce(torch.zeros(1))
+
+
 def wait_then_go_on(worker):
     time.sleep(2.5)
     dist.all_reduce(torch.zeros(1))
@@ -71,6 +102,13 @@ ALONE = {
     "no output": raise_without_output,
     "no files": raise_without_files,
     "patches": raise_among_patches,
+    "nameless": raise_nameless,
     "interrupts": interrupt_from_threads,
 }
 TOGETHER = {"fork": fork_and_return, "fork and exit": fork_and_exit, "wait": wait_then_go_on}
+TOGETHER |= {
+    "chroot": change_root,
+    "no environment": lambda worker: os.environ.clear(),
+    "sleep": sleep_long,
+    "sleep in C": sleep_with_the_lock_of_python,
+}

@@ -86,6 +86,42 @@ def raise_after_victims_in_disguise(worker):
         raise KeyError("what the student made of it") from error
 
 
+def hide(synchronise, forget: bool):
+    """Another rank's end becomes an error of one's own, raised from None or with no earlier exception at all."""
+    failed = False
+    try:
+        synchronise()
+    except RuntimeError:
+        failed = True
+        if not forget:
+            raise ValueError("I could not synchronise") from None
+    if failed:
+        raise ValueError("I could not synchronise")
+
+
+def die_before_a_raise(number: int, *, forget: bool):
+    def fault(worker):
+        if worker.rank == worker.plan.rank:
+            die(number)(worker)
+        hide(lambda: dist.all_reduce(torch.zeros(1)), forget)
+
+    return fault
+
+
+def raise_before_a_raise_from_none(worker):
+    hide(lambda: raise_after_the_victims(worker), forget=False)
+
+
+def die_after_a_raise(worker):
+    """This rank raises first; another one meets its end, and kills itself before anybody could look."""
+    if worker.rank == worker.plan.rank:
+        raise_value_error(worker)
+    try:
+        dist.all_reduce(torch.zeros(1))
+    except RuntimeError:
+        die(signal.SIGKILL)(worker)
+
+
 def exit_among_the_deaf(worker):
     """The others do not heed the agent, which asks them to end when it sees this rank's end."""
     if worker.rank != worker.plan.rank:
@@ -120,6 +156,11 @@ ALONE = {
 TOGETHER = {
     "first": raise_first,
     "late, in disguise": raise_after_victims_in_disguise,
+    "late, hidden": raise_before_a_raise_from_none,
+    "kill, hidden": die_before_a_raise(signal.SIGKILL, forget=False),
+    "kill, forgotten": die_before_a_raise(signal.SIGKILL, forget=True),
+    "terminate, forgotten": die_before_a_raise(signal.SIGTERM, forget=True),
+    "raise, then a kill": die_after_a_raise,
     "exit 3 among the deaf": exit_among_the_deaf,
     "all exit 0": lambda worker: os._exit(0),
 }

@@ -55,6 +55,12 @@ def test_a_sleep_that_signals_wake_is_reported_as_any_other():
     assert error.run.rows["point"].tolist() == [0, 0, 1, 1]
 
 
+def test_a_sleep_that_the_request_for_stacks_ends():
+    error = failed(WorkerHung, "sleep in C", patience_s=2)
+    stands = place("(None).sleep(60)", "failing_odd.py").replace('", line ', ":").removesuffix(", in ")
+    assert f"rank 1 is at {stands} in sleep_with_the_lock_of_python" in error.sentence
+
+
 def test_collectives_that_do_not_match():
     error = failed(WorkerHung, "mismatch", plan=Ends, rank=0, patience_s=2)
     gathers, reduces = f"waits in all_gather ({line('while the others reduce')})", line("all_reduce(")

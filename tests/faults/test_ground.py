@@ -10,13 +10,15 @@ import sys
 import threading
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
-from failing_launches import HERE, launch, nothing_left, works
+from failing_launches import HERE, failed, launch, nothing_left, works
 from failing_plan import Failing
 
-from labkit.engine.errors import GroundLost, WorkerHung
+from labkit.engine.errors import GroundLost, RunError, WorkerHung, WorkerRaised
 from labkit.engine.run import Run
+from labkit.engine.session import AgentSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -29,8 +31,8 @@ class StoppedClock(datetime):
         return cls(2026, 1, 2, 3, 4, 5)
 
 
-def lost(tmp_path, take_away, *faults: str) -> GroundLost:
-    """Return the error of a run whose folder is taken away after its first point."""
+def lost(tmp_path, take_away, *faults: str, kind=GroundLost) -> RunError:
+    """Return the error of a run of which something is taken away after its first row; `take_away` gets its folder."""
 
     def watch():
         while not (files := [*(tmp_path / "runs").glob("*/rows-rank1.jsonl")]) or not files[0].stat().st_size:
@@ -39,7 +41,7 @@ def lost(tmp_path, take_away, *faults: str) -> GroundLost:
 
     thread = threading.Thread(target=watch)
     thread.start()
-    with pytest.raises(GroundLost) as caught:
+    with pytest.raises(kind) as caught:
         launch(Failing(faults=faults), patience_s=60)
     thread.join()
     return caught.value
@@ -80,6 +82,43 @@ def test_a_run_with_the_name_of_one_that_was_renamed(tmp_path, monkeypatch, end)
     second = works()
     assert (second.folder, len(second.rows)) == (first.folder, 2)
     assert Run(kept).status["state"] == state
+
+
+def meeting_place() -> Path:
+    """The private folder of this process's agent."""
+    return Path(AgentSession._current._folder)
+
+
+def empty_the_meeting_place(_):
+    for file in meeting_place().iterdir():
+        file.unlink()
+
+
+@pytest.mark.parametrize("fault", ["wait", "sleep"])
+def test_a_folder_in_which_the_ranks_meet_that_is_removed(tmp_path, fault):
+    """A cleaner of temporary files does so; torch's store waits for its file half an hour."""
+    begun = time.monotonic()
+    error = lost(tmp_path, lambda _: shutil.rmtree(meeting_place()), fault, "none", kind=(GroundLost, WorkerRaised))
+    assert time.monotonic() - begun < 20, "its patience is 60 s"
+    assert "in which the ranks meet" in error.sentence or "at which the ranks meet" in error.sentence
+    nothing_left(error.run)
+    works()
+
+
+def test_a_file_at_which_the_ranks_meet_that_is_removed(tmp_path):
+    """The ranks would make another file of that name, and not find what each writes there."""
+    error = lost(tmp_path, empty_the_meeting_place, "wait", "none", kind=WorkerRaised)
+    assert "raised RuntimeError: the file at which the ranks meet, " in error.sentence
+    assert len(error.run.rows) >= 2
+    nothing_left(error.run)
+    works()
+
+
+def test_a_rank_that_changes_its_root():
+    if os.geteuid():
+        pytest.skip("only root may do it")
+    error = failed(WorkerRaised, "chroot", "none")
+    assert error.sentence.startswith("rank 1 raised RuntimeError: the file at which the ranks meet, ")
 
 
 WITHOUT_LOOPBACK = """

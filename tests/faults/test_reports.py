@@ -22,6 +22,17 @@ def test_a_raise_whose_report_meets_what_the_lab_has_broken(fault):
     assert "in raise_value_error" in error.detail
 
 
+def test_an_exception_whose_class_has_no_readable_name():
+    error = failed(WorkerRaised, "nameless")
+    assert error.sentence == "rank 1 raised Unnamed: the real reason at point 0 (seed=0, fault=nameless)"
+    assert "in raise_nameless" in error.detail
+
+
+def test_a_lab_that_clears_the_environment():
+    run = launch(Failing(faults=("no environment", "none")))
+    assert (run.status["state"], len(run.rows)) == ("finished", 4)
+
+
 def test_interrupts_that_never_stop_in_one_rank():
     error = failed(WorkerRaised, "interrupts")
     assert error.sentence == "rank 1 raised KeyboardInterrupt at point 0 (seed=0, fault=interrupts)"

@@ -70,6 +70,12 @@ def test_a_fault_before_the_first_point(fault, kind, said):
         ("system exit 0", "SystemExit: 0", place("sys.exit(0)") + "<lambda>"),
         ("interrupt", "KeyboardInterrupt", place("os.kill(") + "<lambda>"),
         ("late, in disguise", LATE, place("purpose, late") + "raise_after_the_victims"),
+        ("late, hidden", LATE, place("purpose, late") + "raise_after_the_victims"),
+        (
+            "raise, then a kill",
+            "ValueError: this rank raises on purpose",
+            place('("this rank raises on purpose")') + "raise_value_error",
+        ),
     ],
 )
 def test_a_raise(fault, said, shown):
@@ -105,6 +111,12 @@ def test_a_death(fault, said, logged):
     assert logged.removesuffix(", in ") in error.logs
     assert error.run.status["launches"] == 2
     assert (error.run.rows["point"] == 2).sum() == 3
+
+
+@pytest.mark.parametrize("fault", ["kill, hidden", "kill, forgotten", "terminate, forgotten"])
+def test_a_death_before_another_rank_raises_an_error_of_its_own(fault):
+    error = failed(WorkerDied, "none", fault)
+    assert error.sentence.startswith("rank 1 was killed by SIG")
 
 
 @pytest.mark.parametrize(("gpus", "rank"), [(1, 0), (2, EITHER)])
