@@ -118,10 +118,10 @@ class Diagnosis:
         raised = self._raised_events()
         if culprits := self.culprits():
             return self._exception_error(*culprits[0][1:])
-        if (
-            session.alive()
-            and (death := self._first_death(outcome, ended_silently, stopped_too=not raised)) is not None
-        ):
+        # Where a process could not be forked, those that were are ended with the launch.
+        not_launched = outcome and outcome["error"] and not outcome["first"] and not outcome.get("stopped")
+        death = None if not_launched else self._first_death(outcome, ended_silently, stopped_too=not raised)
+        if session.alive() and death is not None:
             return self._death_error(*death)
         if raised and session.alive():
             return self._exception_error(*raised[0][1:])

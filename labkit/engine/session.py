@@ -301,7 +301,12 @@ class AgentSession(ProcessSession):
         return same and all(file.exists() for file in self._sockets)
 
     def folder_lost(self) -> str:
-        return "" if os.path.isdir(self._folder) else self._folder
+        if os.path.isdir(self._folder):
+            return ""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=1)
+            return ""  # it has removed its folder by itself, as it left
+        return self._folder
 
     def send_request(self, request: Request) -> None:
         """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""
