@@ -93,7 +93,7 @@ def main(kernel_pid: int, folder: str, handler: RequestHandler) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the kernel may block SIGCHLD, which the forkserver waits for
     become_subreaper()
-    tempfile.tempdir = folder
+    tempfile.tempdir = os.environ["TMPDIR"] = folder  # some libraries make a folder there while they are imported
     attending = threading.Thread(target=serve_kernel, args=(kernel_pid, folder, handler), daemon=True)
     attending.start()
     FORKSERVER_DESCRIPTORS.append(forkserver.start(folder))
