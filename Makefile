@@ -1,8 +1,10 @@
 # `make` lists what there is to do. The first target that needs .venv builds it (a minute, 3 GB).
 
-# PY=python3 uses a Python that has everything already, and builds nothing. OFFLINE=1: see `wheels`. ZERO=1 adds
-# DeepSpeed, for lab 04's section on ZeRO; without it that section shows the recorded run.
+# PYTHON3=python3.12 builds .venv with that Python. PY=python3 uses a Python that has everything already, and builds
+# nothing. OFFLINE=1: see `wheels`. ZERO=1 adds DeepSpeed, for lab 04's section on ZeRO; without it that section shows
+# the recorded run.
 PY        = .venv/bin/python
+PYTHON3   = python3
 ARGS      =
 JOBS      = 2
 OFFLINE   =
@@ -107,10 +109,12 @@ clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded d
 # A .pth file makes labkit and lessons importable without a build backend, which a fresh .venv need not have. As pip does
 # with what it installs, they are compiled: where PYTHONDONTWRITEBYTECODE is set, each process would do it again.
 .venv/.ready: requirements.txt pyproject.toml $(if $(OFFLINE),$(wildcard wheelhouse/requirements.txt))
+	@$(PYTHON3) -c "import sys; sys.version_info >= (3, 11) or sys.exit('The workbook needs Python 3.11 or newer, and \
+	$(PYTHON3) is ' + sys.version.split()[0] + '. Name another one: make $(MAKECMDGOALS) PYTHON3=python3.12')"
 ifneq ($(OFFLINE),)
-	python3 labkit/tools/offline.py build $(firstword $(MAKECMDGOALS) run)
+	$(PYTHON3) labkit/tools/offline.py build $(firstword $(MAKECMDGOALS) run)
 else
-	python3 -m venv .venv
+	$(PYTHON3) -m venv .venv
 	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt
 endif
 	@.venv/bin/python -c "import pathlib, sysconfig; here = pathlib.Path.cwd(); \

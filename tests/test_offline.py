@@ -189,3 +189,17 @@ def test_what_only_testing_needs_is_not_asked_for_by_a_run():
     testing = re.findall(r"(?m)^([A-Za-z0-9._-]+)==", text.split("# testing\n")[1])
     assert len(testing) > 5
     assert set(testing) <= {name for tools in offline["TOOLS"].values() for name in tools}
+
+
+def test_a_python_that_is_too_old_is_told_in_one_sentence(tmp_path):
+    """Not in pip's list of the versions that exist."""
+    old, lines = tmp_path / "python3", ["import sys", "sys.version_info = (3, 10, 13)", "exec(sys.argv[2])"]
+    old.write_text("\n".join([f"#!{sys.executable}", *lines, ""]))
+    old.chmod(0o755)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    ended = subprocess.run(["make", "run", f"PYTHON3={old}"], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode and not (tmp_path / ".venv").exists()
+    sentence = ended.stderr.splitlines()[0]
+    assert sentence.startswith(f"The workbook needs Python 3.11 or newer, and {old} is ")
+    assert sentence.endswith("Name another one: make run PYTHON3=python3.12")
