@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from pathlib import Path
 
 from faults_plan import Faults
 
@@ -27,3 +29,15 @@ def test_two_launches_share_one_forkserver():
     (one,), (other,) = ([text.split() for text in found] for found in parents)
     assert one[1:] == other[1:] and one[0] != other[0]
     assert AgentSession._current is not None and one[-1] == str(AgentSession._current.pid)
+
+
+def test_who_connects_to_the_forkserver_and_sends_nothing_ends_nothing():
+    launch(Faults())
+    agent = AgentSession._current
+    assert agent is not None
+    (listener,) = [file for file in Path(agent._folder).rglob("*") if file.is_socket()]
+    for _ in range(3):
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(str(listener))
+    launch(Faults())
+    assert AgentSession._current is agent

@@ -90,8 +90,9 @@ def meeting_place() -> Path:
 
 
 def empty_the_meeting_place(_):
-    for file in meeting_place().iterdir():
-        file.unlink()
+    for file in meeting_place().rglob("*"):
+        if not file.is_dir():
+            file.unlink()
 
 
 @pytest.mark.parametrize("fault", ["wait", "sleep"])
