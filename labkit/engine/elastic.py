@@ -14,6 +14,7 @@ from typing import Any
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.numa.binding import AffinityMode, NumaOptions
 
 from labkit.engine import forkserver, rendezvous
 from labkit.engine.enter import enter
@@ -56,7 +57,11 @@ def run_launch(run_id: str, log_folder: Path, store: Path, request: StartWorkers
     os._exit(0)
 
 
-def _start_workers(run_id: str, log_folder: Path, request: StartWorkers, store: Path) -> LaunchOutcome:
+def launch_config(run_id: str, log_folder: Path, request: StartWorkers) -> LaunchConfig:
+    """Return what torch's agent is told. A process that has asked CUDA for its GPUs can fork no worker that uses them.
+
+    torch asks where no binding of cores is given, to choose one.
+    """
     of_nodes = request.get("rendezvous")
     nodes = of_nodes["nodes"] if of_nodes else 1
     config = LaunchConfig(
@@ -71,10 +76,18 @@ def _start_workers(run_id: str, log_folder: Path, request: StartWorkers, store: 
         monitor_interval=MONITOR_SECONDS,
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=str(log_folder)),
+        numa_options=NumaOptions(AffinityMode.NODE),
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
+    return config
+
+
+def _start_workers(run_id: str, log_folder: Path, request: StartWorkers, store: Path) -> LaunchOutcome:
+    of_nodes = request.get("rendezvous")
     try:
-        elastic_launch(config, enter)({**request, "parent": os.getpid(), "store": of_nodes or str(store)})
+        elastic_launch(launch_config(run_id, log_folder, request), enter)(
+            {**request, "parent": os.getpid(), "store": of_nodes or str(store)}
+        )
     except ChildFailedError as error:
         exits = {rank: failure.exitcode for rank, failure in error.failures.items()}
         return LaunchOutcome(first=sorted(exits), exits=exits, error="")

@@ -6,8 +6,11 @@ import re
 import socket
 from pathlib import Path
 
+import torch
 from faults_plan import Faults
 
+from labkit.engine.elastic import launch_config
+from labkit.engine.messages import StartWorkers
 from labkit.engine.session import AgentSession
 from labkit.launching import launch
 from labkit.repository import CODE
@@ -41,3 +44,18 @@ def test_who_connects_to_the_forkserver_and_sends_nothing_ends_nothing():
             stranger.connect(str(listener))
     launch(Faults())
     assert AgentSession._current is agent
+
+
+def test_the_process_that_forks_the_workers_does_not_ask_cuda(monkeypatch, tmp_path):
+    """CUDA cannot be used in a process whose parent has asked it for its GPUs."""
+
+    def asked(*_):
+        raise AssertionError("CUDA was asked")
+
+    for name in ("is_available", "device_count", "init"):
+        monkeypatch.setattr(torch.cuda, name, asked)
+    request = StartWorkers(
+        kind="start", folder=str(tmp_path), launch=1, first_point=0, workers=2, cwd="/", path=[], sampled=None,
+        environment={},
+    )  # fmt: skip
+    assert launch_config("run", tmp_path, request).numa_options is None
