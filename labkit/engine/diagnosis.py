@@ -258,7 +258,7 @@ class Diagnosis:
     def _stack(self, rank: int) -> str:
         """The main thread's part of the rank's dumped stack; faulthandler writes the oldest thread last."""
         file = self.run.stack_file(rank)
-        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        text = file.read_text(encoding="utf-8", errors="replace") if os.path.isfile(file) else ""
         return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
 
     def stack_is_complete(self, rank: int) -> bool:

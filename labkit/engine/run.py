@@ -204,16 +204,16 @@ class Run(RunFolder):
         A finished run has it in its status, so that a long one is shown at once. Where a file cannot be read,
         `problem` says why.
         """
-        files = self.rows_files()
-        written = sum(map(size_bytes, files))
-        for counted in (self._tally, self.status.get("measured")):
-            if (
-                isinstance(counted, dict)
-                and counted.get("bytes") == written
-                and {"points", "rows", "not_ok"} <= {*counted}
-            ):
-                return counted
         try:
+            files = self.rows_files()
+            written = sum(map(size_bytes, files))
+            for counted in (self._tally, self.status.get("measured")):
+                if (
+                    isinstance(counted, dict)
+                    and counted.get("bytes") == written
+                    and {"points", "rows", "not_ok"} <= {*counted}
+                ):
+                    return counted
             self._tally = tally(files)
         except (OSError, DamagedRun) as error:
             return {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0, "problem": str(error)}
