@@ -198,6 +198,18 @@ class Run(RunFolder):
         """Return the files of rows that exist, in the order of ranks."""
         return [file for rank in range(self.plan.gpus) if (file := self.rows_file(rank)).exists()]
 
+    def move_replaced_rows(self) -> str:
+        """Move away what is not a regular file in place of a rank's rows; return what was found, "" where nothing was.
+
+        Then the other ranks' rows can be read.
+        """
+        for file in self.rows_files():
+            if not file.is_file():
+                moved = file.rename(file.with_name(f"{file.name}.replaced"))
+                what = f"{file} was replaced by something that is not a regular file while the run went on"
+                return f"{what}: its rows are lost. It is now {moved.name}. Leave that file to labkit, and launch again"
+        return ""
+
     def tally(self) -> dict[str, Any]:
         """Return what was measured: `points`, `rows`, `not_ok` (rows by status), and the `bytes` that were counted.
 

@@ -167,7 +167,7 @@ def close_folder():
         time.sleep(0.02)
     (files[0].parent / os.environ["CLOSED"]).chmod(0)
 
-threading.Thread(target=close_folder).start()
+threading.Thread(target=close_folder, daemon=True).start()
 try:
     launch(Failing(faults=("slow",)), patience_s=60)
 except Exception as error:
@@ -191,3 +191,23 @@ def test_a_run_folder_that_its_user_closes(closed):
     assert sentence.startswith(f"{folder} cannot be read any more (Permission denied): while the run went on")
     assert f"Run `chmod u+rwx {folder}`" in sentence
     assert ("the rows that were measured before that cannot be read now" in told) == (closed == ".")
+
+
+def replace(file: Path, make) -> None:
+    file.unlink()
+    make(file)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_rows_that_are_replaced(tmp_path, make):
+    error = lost(tmp_path, lambda folder: replace(folder / "rows-rank1.jsonl", make), "slow")
+    assert "rows-rank1.jsonl was replaced by something that is not a regular file" in error.sentence
+    assert error.run.rows["rank"].unique().tolist() == [0]
+    nothing_left(error.run)
+
+
+def test_events_that_are_replaced(tmp_path):
+    error = lost(tmp_path, lambda folder: replace(folder / "logs" / "rank1.events.jsonl", os.mkdir), "slow")
+    assert "rank1.events.jsonl cannot be read: it is not a regular file, and" in error.sentence
+    assert len(error.run.rows) == 2
+    nothing_left(error.run)
