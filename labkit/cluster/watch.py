@@ -31,8 +31,7 @@ class RemoteWatch(Watch):
 
     def _check_ground(self, still_s: float) -> None:
         """Raise GroundLost where the run's folder is gone."""
-        if why := self.run.folder_lost():
-            raise GroundLost(why, run=self.run, logs=self.diagnosis.logs(None))
+        self._check_folder()
 
 
 class NodesWatch(RemoteWatch):

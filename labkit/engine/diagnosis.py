@@ -31,6 +31,16 @@ from labkit.engine.run import Run
 from labkit.engine.session import Session
 from labkit.engine.system_limits import with_limit
 
+EVENT_KEYS = {  # what each event must hold beside its name: a lab may write to the file, too
+    "started": ("at", "pid"),
+    "clock": (),
+    "ready": ("at",),
+    "point": ("point",),
+    "done": ("point",),
+    "restart": ("point",),
+    "finished": (),
+    "raised": ("at", "point", "kind", "message", "victim", "errno", "traceback", "log_bytes"),
+}
 END_EVENTS = ("finished", "raised", "restart")  # events with which a rank says itself how it ended
 MOST_LOG = 8_000  # bytes of all ranks' logs that an error shows
 MOST_MESSAGE = 300
@@ -67,13 +77,20 @@ class Diagnosis:
         """Read what the ranks reported since the last call; return whether there was anything."""
         before = self.events_read
         for rank, file in enumerate(self._files):
-            for event in filter(lambda line: "event" in line, file.new_objects()):
+            for event in filter(self._is_complete, file.new_objects()):
                 if self.run.node_count > 1:  # each node has a monotonic clock of its own; their wall clocks agree
                     event["at"] = event["time"] - (unix_time() - monotonic())
                 self._events[rank, event["event"]].append(event)
                 self.last[rank] = event["event"]
                 self.events_read += 1
         return self.events_read > before
+
+    def _is_complete(self, line: dict) -> bool:
+        """Whether a line of a rank's events is an event with all its keys."""
+        name = line.get("event")
+        if not isinstance(name, str) or name not in EVENT_KEYS:
+            return False
+        return {*EVENT_KEYS[name], *(["time"] if self.run.node_count > 1 else [])} <= {*line}
 
     def events(self, rank: int, name: str) -> list[dict]:
         """Return what the rank reported in this launch by that name."""
@@ -100,9 +117,9 @@ class Diagnosis:
         return sorted(raised, key=lambda item: item[:2])
 
     def ground_lost(self, stands_still: bool, session: Session) -> RunError | None:
-        """Return the error of a run whose folder is gone, or, where it stands still, that has no place to meet."""
-        why = self.run.folder_lost()
-        if not why and stands_still and (folder := session.folder_lost()):
+        """Return the error of a run that stands still, and has no place to meet."""
+        why = ""
+        if stands_still and (folder := session.folder_lost()):
             why = f"the folder in which the ranks meet, {folder}, was removed while the run went on: launch again. "
             why += "If a cleaner of temporary files did it, set TMPDIR to a folder that it leaves alone"
         if not why and stands_still and (lo := psutil.net_if_stats().get("lo")) and not lo.isup:
@@ -258,7 +275,7 @@ class Diagnosis:
     def _stack(self, rank: int) -> str:
         """The main thread's part of the rank's dumped stack; faulthandler writes the oldest thread last."""
         file = self.run.stack_file(rank)
-        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        text = file.read_text(encoding="utf-8", errors="replace") if os.path.isfile(file) else ""
         return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
 
     def stack_is_complete(self, rank: int) -> bool:

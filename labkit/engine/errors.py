@@ -87,9 +87,12 @@ class RunError(ShownAsSentence, RuntimeError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        rows = self.run.tally()["rows"]
+        measured = self.run.tally()
+        rows = measured["rows"]
         kept = f"{rows} row{'s were' if rows != 1 else ' was'} measured before that and kept: error.run.rows"
-        if not self.run.folder.exists():
+        if problem := measured.get("problem"):
+            kept = f"the rows that were measured before that cannot be read now: {problem}"
+        elif not self.run.folder.exists():
             kept = "the rows that were measured before that are lost with the folder"
         parts = (self.sentence, self.detail.rstrip(), self.logs, kept, f"logs: {self.run.logs}")
         return "\n\n".join(filter(None, parts))

@@ -66,7 +66,7 @@ def open_regular(file: Path) -> BinaryIO:
 
 def open_to_append(file: Path) -> TextIO:
     """Open a file of JSON lines for more, on a fresh line: a killed worker may have left its last one half-written."""
-    lines = file.open("a", buffering=1, encoding="utf-8")
+    lines = open(file, "a", buffering=1, encoding="utf-8", opener=_open_without_waiting)  # noqa: SIM115
     if lines.tell():
         lines.write("\n")
     return lines
@@ -129,11 +129,15 @@ def size_bytes(file: Path, *, elsewhere: bool = False) -> int:
     """
     try:
         if elsewhere:
-            with file.open("rb") as opened:
+            with open(file, "rb", opener=_open_without_waiting) as opened:
                 return os.fstat(opened.fileno()).st_size
         return os.stat(file).st_size
     except OSError:
         return 0
+
+
+def _open_without_waiting(file: str, flags: int) -> int:
+    return os.open(file, flags | os.O_NONBLOCK, 0o666)  # opening a FIFO would wait for its other end
 
 
 def _objects(lines: Iterable[bytes]) -> Iterator[dict]:

@@ -14,6 +14,7 @@ from labkit import node
 from labkit.engine import watch
 from labkit.engine.errors import (
     DamagedRun,
+    GroundLost,
     Interrupted,
     LauncherLost,
     NotEnoughGpus,
@@ -102,6 +103,9 @@ class Launches:
                 self.end()  # again: the interrupt may have come just before the launch was ended
             self.state = "interrupted"
             raise Interrupted(self.run) from None
+        except DamagedRun as error:  # a file of what the ranks report
+            self.state = f"{error}, and the run cannot be followed without it. Move it away, and launch again"
+            raise GroundLost(self.state, run=self.run) from None
         except OSError as error:  # no process, thread or descriptor is to be had
             self.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
             raise LauncherLost(self.state, run=self.run) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from unicodedata import category
@@ -18,7 +19,7 @@ def log_excerpt(file: Path, most: int, *, end: int | None = None) -> str:
     What a carriage return wrote over is left out, as on a terminal; bytes that are no text become one dot. `end`: bytes
     of the file from there on do not count.
     """
-    if not file.exists():
+    if not (os.path.isfile(file) and os.access(file, os.R_OK)):
         return ""
     with file.open("rb") as log:
         size = log.seek(0, 2) if end is None else end

@@ -198,22 +198,34 @@ class Run(RunFolder):
         """Return the files of rows that exist, in the order of ranks."""
         return [file for rank in range(self.plan.gpus) if (file := self.rows_file(rank)).exists()]
 
+    def move_replaced_rows(self) -> str:
+        """Move away what is not a regular file in place of a rank's rows; return what was found, "" where nothing was.
+
+        Then the other ranks' rows can be read.
+        """
+        for file in self.rows_files():
+            if not file.is_file():
+                moved = file.rename(file.with_name(f"{file.name}.replaced"))
+                what = f"{file} was replaced by something that is not a regular file while the run went on"
+                return f"{what}: its rows are lost. It is now {moved.name}. Leave that file to labkit, and launch again"
+        return ""
+
     def tally(self) -> dict[str, Any]:
         """Return what was measured: `points`, `rows`, `not_ok` (rows by status), and the `bytes` that were counted.
 
         A finished run has it in its status, so that a long one is shown at once. Where a file cannot be read,
         `problem` says why.
         """
-        files = self.rows_files()
-        written = sum(map(size_bytes, files))
-        for counted in (self._tally, self.status.get("measured")):
-            if (
-                isinstance(counted, dict)
-                and counted.get("bytes") == written
-                and {"points", "rows", "not_ok"} <= {*counted}
-            ):
-                return counted
         try:
+            files = self.rows_files()
+            written = sum(map(size_bytes, files))
+            for counted in (self._tally, self.status.get("measured")):
+                if (
+                    isinstance(counted, dict)
+                    and counted.get("bytes") == written
+                    and {"points", "rows", "not_ok"} <= {*counted}
+                ):
+                    return counted
             self._tally = tally(files)
         except (OSError, DamagedRun) as error:
             return {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0, "problem": str(error)}

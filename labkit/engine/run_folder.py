@@ -144,12 +144,12 @@ class RunFolder:
 
         Where the file is damaged, its `state` says so: the rows can still be read.
         """
-        if not self.status_file.exists():
-            return self.closed
         try:
             if isinstance(status := json.loads(file_bytes(self.status_file)), dict):
                 return status
             why = "it holds no JSON object"
+        except (FileNotFoundError, NotADirectoryError):
+            return self.closed
         except (OSError, ValueError, RecursionError) as error:
             why = str(error)
         return self.closed or {"state": f"{self.status_file.name} cannot be read: {why}"}
@@ -164,7 +164,16 @@ class RunFolder:
         return log_excerpt(self.log_file(rank), most, end=end)
 
     def folder_lost(self) -> str:
-        """Return that the folder was removed, renamed or replaced since the run was created; "" where it was not."""
+        """Return that the folder was removed, renamed, replaced or closed to its user while the run went on, or ""."""
+        for place in (self.plan_file, self.log_file(0)):
+            try:
+                place.stat()
+            except PermissionError as error:
+                why = f"({error.strerror}): while the run went on, its permissions were changed"
+                advice = f"Run `chmod u+rwx {place.parent}`, then read the rows or launch again"
+                return f"{place.parent} cannot be read any more {why}. {advice}"
+            except OSError:
+                continue
         now = self.current_folder()
         if now == self.folder:
             return ""

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 
 from labkit.engine.diagnosis import Diagnosis
-from labkit.engine.errors import RunError
+from labkit.engine.errors import GroundLost, RunError
 from labkit.engine.interrupts import Interrupts
 from labkit.engine.json_lines import size_bytes
 from labkit.engine.launch_settings import Limits
@@ -141,10 +141,15 @@ class Watch:
 
     def _check_ground(self, still_s: float) -> None:
         """Raise GroundLost where there is nothing left to wait for."""
+        self._check_folder()
         if lost := self.diagnosis.ground_lost(still_s > MOST_POLL_SECONDS, self.session):
-            if not self.run.folder_lost():  # no loopback: the agent itself may wait for it
-                self.session.leave()
+            self.session.leave()  # no loopback: the agent itself may wait for it
             raise lost
+
+    def _check_folder(self) -> None:
+        """Raise GroundLost where the run's folder, or a file of rows in it, is not what it was."""
+        if why := self.run.folder_lost() or self.run.move_replaced_rows():
+            raise GroundLost(why, run=self.run, logs=self.diagnosis.logs(None))
 
     def _show_progress(self) -> None:
         points_done = [[event["point"] + 1 for event in self.diagnosis.events(rank, "done")] for rank in self.ranks]
@@ -183,9 +188,9 @@ class Watch:
         self.diagnosis.read()
         self._any_rank_failed()
         self._show_progress()
+        self._check_ground(still_s=0)
         if self._finished():
             return len(self.diagnosis.points)
-        self._check_ground(still_s=0)
         restarts = [event["point"] for rank in self.ranks for event in self.diagnosis.events(rank, "restart")]
         if restarts and not self.diagnosis.culprits():
             return max(restarts) + 1

@@ -131,3 +131,26 @@ def test_a_recorded_plan_of_a_billion_gpus(run, device):
     run.plan_file.write_text(json.dumps(json.loads(run.plan_file.read_text()) | {"gpus": 10**9, "device": device}))
     with pytest.raises(PlanError, match=r"plan\.json: gpus=1000000000: a run has at most 1024 workers"):
         replay(run.folder)
+
+
+def test_events_without_their_keys_do_not_count(run):
+    diagnosis = Diagnosis(run)
+    lines = [
+        '"started"',
+        '"ready"',
+        '"point"',
+        '"raised", "at": 1.0',
+        "[]",
+        '"another"',
+        '"started", "at": 1, "pid": 7',
+    ]
+    run.events_file(0).write_text("".join(f'{{"event": {line}}}\n' for line in lines))
+    assert diagnosis.read()
+    assert (diagnosis.events_read, diagnosis.pid(0), diagnosis.last, diagnosis.culprits()) == (1, 7, {0: "started"}, [])
+
+
+def test_a_fifo_is_opened_without_waiting(tmp_path):
+    os.mkfifo(fifo := tmp_path / "rows.jsonl")
+    assert lines_module.size_bytes(fifo, elsewhere=True) == 0
+    with pytest.raises(OSError):
+        lines_module.open_to_append(fifo)

@@ -154,3 +154,61 @@ def test_a_loopback_interface_that_is_down(at_first):
     kind, sentence, left = json.loads(ended.stdout)
     assert (kind, left) == ("GroundLost", 0), "what its patience ends, is WorkerHung"
     assert sentence.startswith("the loopback interface lo is down")
+
+
+CLOSED_FOLDER = """
+import json, os, threading, time
+from pathlib import Path
+from failing_plan import Failing
+from labkit import launch
+from labkit.engine import processes
+
+def close_folder():
+    while not (files := [*Path(os.environ["LABKIT_RUNS"]).glob("*/rows-rank1.jsonl")]) or not files[0].stat().st_size:
+        time.sleep(0.02)
+    (files[0].parent / os.environ["CLOSED"]).chmod(0)
+
+threading.Thread(target=close_folder, daemon=True).start()
+try:
+    launch(Failing(faults=("slow",)), patience_s=60)
+except Exception as error:
+    told, closed = str(error), error.run.folder / os.environ["CLOSED"]
+    closed.chmod(0o700)
+    left = len(processes.members(error.run))
+    print(json.dumps([type(error).__name__, error.sentence, str(closed), told, len(error.run.rows), left]))
+"""
+
+
+@pytest.mark.parametrize("closed", [".", "logs"])
+def test_a_run_folder_that_its_user_closes(closed):
+    """Root gives up the capabilities by which it reads everything: then it is a user as any other."""
+    ordinary = "-dac_override,-dac_read_search"
+    without = ["setpriv", f"--bounding-set={ordinary}", f"--inh-caps={ordinary}"] if os.geteuid() == 0 else []
+    command, own = [*without, sys.executable, "-c", CLOSED_FOLDER], os.environ | {"CLOSED": closed}
+    ended = subprocess.run(command, cwd=HERE, env=own, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0 and ended.stdout, ended.stderr
+    kind, sentence, folder, told, rows, left = json.loads(ended.stdout)
+    assert (kind, rows, left) == ("GroundLost", 2, 0), sentence
+    assert sentence.startswith(f"{folder} cannot be read any more (Permission denied): while the run went on")
+    assert f"Run `chmod u+rwx {folder}`" in sentence
+    assert ("the rows that were measured before that cannot be read now" in told) == (closed == ".")
+
+
+def replace(file: Path, make) -> None:
+    file.unlink()
+    make(file)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_rows_that_are_replaced(tmp_path, make):
+    error = lost(tmp_path, lambda folder: replace(folder / "rows-rank1.jsonl", make), "slow")
+    assert "rows-rank1.jsonl was replaced by something that is not a regular file" in error.sentence
+    assert error.run.rows["rank"].unique().tolist() == [0]
+    nothing_left(error.run)
+
+
+def test_events_that_are_replaced(tmp_path):
+    error = lost(tmp_path, lambda folder: replace(folder / "logs" / "rank1.events.jsonl", os.mkdir), "slow")
+    assert "rank1.events.jsonl cannot be read: it is not a regular file, and" in error.sentence
+    assert len(error.run.rows) == 2
+    nothing_left(error.run)
