@@ -220,7 +220,10 @@ class Diagnosis:
         standing = [self._stack_position(rank) if rank in woken else self.position_of(rank) for rank in self.ranks]
         silent = [rank for rank in self.ranks if rank in woken or not self.has_reported_its_end(rank)] or [0]
         finished = [rank for rank in self.ranks if rank not in silent and self.last[rank] == "finished"]
-        rank = next((rank for rank in silent if not standing[rank].startswith("waits")), [*finished, *silent][0])
+        elsewhere = [rank for rank in silent if not standing[rank].startswith("waits")]
+        # One that was freed before it wrote its stack may have left its points.
+        kept = [rank for rank in elsewhere if rank not in woken or "in measure_points" in self._stack(rank)]
+        rank = [*kept, *elsewhere, *finished, *silent][0]
         if rank in finished:
             standing[rank] += " early, and joins no collective any more"
         for each in woken:
