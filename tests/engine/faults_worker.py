@@ -34,6 +34,9 @@ def measure(worker, point) -> None:
         subprocess.Popen(SLEEPER, start_new_session=True)
     elif point.fault == "parents":
         worker.record(iteration=1, parents=" ".join(str(above.pid) for above in psutil.Process().parents()[:3]))
+    elif point.fault == "a loader":
+        loader = torch.utils.data.DataLoader(local_images(), num_workers=1)
+        worker.record(iteration=1, loaded=[batch.item() for batch in loader])
     elif point.fault == "pause":
         time.sleep(1.2)
     elif point.fault == "sleep":
@@ -46,6 +49,19 @@ def measure(worker, point) -> None:
         dist.all_reduce(torch.zeros(1))
     else:
         fail(worker, point.fault)
+
+
+def local_images() -> torch.utils.data.Dataset:
+    """Return a data set whose class no other process can import."""
+
+    class Local(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> int:
+            return index**2
+
+    return Local()
 
 
 def fail(worker, fault: str) -> None:

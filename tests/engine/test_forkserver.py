@@ -59,3 +59,8 @@ def test_the_process_that_forks_the_workers_does_not_ask_cuda(monkeypatch, tmp_p
         environment={},
     )  # fmt: skip
     assert launch_config("run", tmp_path, request).numa_options is None
+
+
+def test_a_data_loader_in_a_worker_is_forked_as_under_torchrun():
+    rows = launch(Faults(faults=("a loader",))).rows
+    assert rows["loaded"].dropna().tolist() == [[0, 1, 4]] * 2
