@@ -117,12 +117,12 @@ def test_a_process_whose_first_thread_has_ended_counts(grader, monkeypatch):
     body = """
 import ctypes, threading, time
 def hog():
+    time.sleep(1)  # until the first thread has ended
     block = b"x" * 150 * 2**20
     time.sleep(20)
 for _ in range(4):
     if os.fork() == 0: break
 threading.Thread(target=hog).start()
-time.sleep(0.5)
 ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit(2), of this thread alone
 """
     ended = run(body, Limits(15, memory_mib=512))
