@@ -17,6 +17,7 @@ COMPUTE, COMMUNICATE, WAIT, IDLE = "#0072B2", "#E69F00", "#CC79A7", "#D9D9D9"
 
 # Where a number comes from keeps its colour, too.
 MEASURED, RECORDED, PUBLISHED, THEORY, PREDICTED = "#0072B2", "#56B4E9", "#7F7F7F", "#222222", "#D55E00"
+YOURS = "#009E73"  # what the student's own code does
 
 # Distinct series (methods, GPUs) that are neither of the above.
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import answers, record
-from labkit.course.answer_launch import call_answer
+from labkit.course.answer_launch import call_answer, launch_answer, printed_in, unanswered_verdict
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.source import source
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
@@ -21,8 +21,23 @@ from labkit.story.words import say
 if TYPE_CHECKING:
     from IPython.display import Code, Markdown
 
+    from labkit.engine.plan import Plan
+    from labkit.engine.run import Run
+
 WARM_UP, CORE, STRETCH = "warm-up", "core", "stretch"
 POINTS = {WARM_UP: 1, CORE: 2, STRETCH: 3}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Launches in which the workers run the answer in its place in the lesson's mechanism.
+
+    `plans` takes the answer's file and the options of the lab's `check`, `size` and `gpus`; `judge` takes each run in
+    turn and returns the verdict, with what a right answer took beside the reference solution and beside the library's.
+    """
+
+    plans: Callable[..., Sequence[Plan]]
+    judge: Callable[[Run], Verdict]
 
 
 @dataclass(frozen=True)
@@ -32,8 +47,8 @@ class Exercise:
     `inputs` are the lists of arguments that the notebook's check calls it with: without them, those that `cases`, which
     also a grader asks, draws at seed 0. `judge` takes what the function returned for each list of arguments, in order,
     and these lists, and returns the verdict. `on_failure` may add to the verdict of a call that raised or did not come
-    back. An exercise that needs a launch of its own has `check` instead: it takes the exercise's name and the options
-    of the lab's `check`, and returns the verdict.
+    back. Where it has a `trial`, that is next, for an answer that is right so far. `check` takes the place of both: it
+    takes the exercise's name and the options of the lab's `check`, and returns the verdict.
     `hints` come in steps: where to look, what the structure is, almost the code. `solution` names the code that
     `labkit.source` shows; without it, that is the function of the same name in the lab's solutions.py.
     """
@@ -44,6 +59,7 @@ class Exercise:
     on_failure: Callable[[Verdict], Verdict] = lambda verdict: verdict
     hints: tuple[str, ...] = ()
     grade: str = CORE
+    trial: Trial | None = None
     check: Callable[..., Verdict] | None = None
     solution: tuple[str, ...] = ()
     cases: Cases | None = None
@@ -80,15 +96,50 @@ class Exercises:
     def _verdict(self, exercise: Exercise, patience_s: float, options: dict[str, Any]) -> Verdict:
         if exercise.check is not None:
             return exercise.check(exercise.name, patience_s=patience_s, **options)
-        if options:
+        if options and exercise.trial is None:
             raise TypeError(f"the check of `{exercise.name}` takes no {', '.join(options)}")
-        assert exercise.judge is not None, f"{exercise.name} has neither a judge nor a check"
+        verdict = self._verdict_on_values(exercise, patience_s) if exercise.judge else None
+        if exercise.trial is None or (verdict and verdict.outcome != RIGHT):
+            assert verdict is not None, f"{exercise.name} has neither a judge nor a trial nor a check"
+            return verdict
+        tried = self._verdict_of_trial(exercise.trial, exercise.name, patience_s, options)
+        merits = (*(verdict.merits if verdict else ()), *tried.merits)
+        return replace(tried, merits=merits) if tried.outcome == RIGHT else tried
+
+    def _verdict_on_values(self, exercise: Exercise, patience_s: float) -> Verdict:
+        assert exercise.judge is not None
         given = call_answer(
             f"{self.lab}.{exercise.name}", [list(arguments) for arguments in exercise.inputs], patience_s
         )
         if isinstance(given, Verdict):
             return exercise.on_failure(given)
         return replace(exercise.judge(given, exercise.inputs), printed=given.printed)
+
+    def _verdict_of_trial(self, trial: Trial, exercise: str, patience_s: float, options: dict[str, Any]) -> Verdict:
+        """Launch the answer; give the first verdict that is not "right", or what is right in all of its runs."""
+        name = f"{self.lab}.{exercise}"
+        if (verdict := unanswered_verdict(name)) is not None:
+            return verdict
+        merits, printed = [], ""
+        for plan in trial.plans(str(answers.file_of(name)), **options):
+            run = launch_answer(exercise, plan, patience_s, "ranks wait for each other, or it is too slow")
+            if isinstance(run, Verdict):
+                return run
+            verdict, printed = trial.judge(run), printed or printed_in(run.rows)
+            if verdict.outcome != RIGHT:
+                return replace(verdict, printed=printed)
+            merits += verdict.merits
+        return Verdict(exercise, RIGHT, {}, tuple(merits), printed=printed)
+
+    def yours(self, exercise: str) -> str:
+        """Return the file of the student's answer, which a plan takes as `yours`; "" unless its check says "right".
+
+        Raises ValueError, listing the exercises, for an unknown one.
+        """
+        name = f"{self.lab}.{self._exercise(exercise).name}"
+        attempts, file = record.exercise_record(name)["attempts"], answers.file_of(name)
+        is_right = bool(attempts) and attempts[-1]["outcome"] == RIGHT and answers.newest_version(name) == file
+        return str(file) if is_right else ""
 
     def _kept_verdict(self, exercise: Exercise, verdict: Verdict) -> Verdict:
         """Keep the outcome, and return the verdict with the version that it judged and what may be done next."""

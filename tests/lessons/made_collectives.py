@@ -106,15 +106,18 @@ def made_tests(folder, *, gpus=2, device="cuda", ratio=1.0, status="ok", said=""
     return write_run(folder, plan, CPU if device == "cpu" else gpu_node(gpus), rows)
 
 
-def made_ring(folder, *, times=lambda elements: 2.0, sent=lambda right: right, status="ok") -> Run:
-    """Write a Ring run of three: ours takes `times(elements)` as long as the library's and sends `sent(right)`."""
-    plan = Ring(device="cpu", gpus=3, size="small", lengths=(1, 1000, 2**18 + 1))
+def made_ring(folder, *, times=lambda elements: 2.0, sent=lambda right: right, status="ok", yours=False) -> Run:
+    """Write a Ring run of three: ours takes `times(elements)` as long as the library's and sends `sent(right)`.
+
+    `yours` adds a ring of an answer, which does as ours.
+    """
+    plan = Ring(device="cpu", gpus=3, size="small", lengths=(1, 1000, 2**18 + 1), yours="a file" * yours)
     rows = []
     for point in plan.points():
         own = dict(vars(point))
         took = collective_seconds("all-reduce", point.ranks, point.bytes, 60e-6, 2.0)
         right = 4 * sent_elements(0, point.elements, point.ranks)
-        ours = point.method == "ours"
+        ours = point.method != "library"
         counted = {"sent_bytes": sent(right) if ours else float("nan"), "message_bytes": point.bytes}
         took *= times(point.elements) if ours else 1
         rows.append((0, own | timed(took) | counted | {"status": status}))

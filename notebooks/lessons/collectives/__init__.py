@@ -2,14 +2,14 @@
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
-from lessons.collectives.charts import bandwidth_chart, reports_chart, ring_chart, times_chart
+from lessons.collectives.charts import bandwidth_chart, reports_chart, ring_chart, rings_chart, times_chart
 from lessons.collectives.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
-from lessons.collectives.exercises import why_so_long
+from lessons.collectives.exercises import why_so_long, yours
 from lessons.collectives.explorer import explore
 from lessons.collectives.plan import NcclTests, Ring, Sweep, Trial
 from lessons.collectives.story import beside_nccl_tests, clues, first_call, in_one_minute, knee, libraries
 from lessons.collectives.story import reached, same_sums, smallest, start_up
-from lessons.collectives.tables import against, bandwidths, fits, published_times, rings, symptoms
+from lessons.collectives.tables import against, bandwidths, fits, published_times, ring_lines, rings, symptoms
 from lessons.collectives.theory import ring
 
 _MACHINES = ("h200x2", "h200x4")

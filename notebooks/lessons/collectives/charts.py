@@ -127,6 +127,47 @@ def _mark_regions(ax: Axes, knee_bytes: float) -> None:
         ax.text(place, 0.98, name, ha=side, va="top", fontsize=9, color=canvas.QUIET, transform=ax.transAxes)
 
 
+def rings_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Figure:
+    """µs of an all-reduce by message size: the library's, the ring by hand, and yours; this run, then the recorded one.
+
+    Takes two `ring_lines`. Each has its line, with α and β, unless noise hides what the size adds.
+    """
+    shown = parts.run_panels(here, recorded)
+    figure, axes = parts.panels(len(shown), height=4.4)
+    for ax, layers in zip(axes, shown, strict=True):
+        for layer in layers:
+            looks = {
+                "library": {"color": canvas.QUIET, "marker": "s"},
+                "ours": {"color": layer.color, "marker": "o"},
+                "yours": {"color": canvas.YOURS, "marker": "D"},
+            }
+            for method, look in looks.items():
+                line = layer.table[layer.table["method"] == method].sort_values("bytes")
+                if len(line):
+                    _ring_line(ax, line, look | {"zorder": 1 if layer.behind else 3})
+        _mark_sizes(ax, line_sizes := layers[-1].table["bytes"], most=12 // len(shown))
+        canvas.logarithmic(ax.yaxis)
+        ax.set_xlim(min(line_sizes) / 2, 2 * max(line_sizes))
+        ranks = layers[-1].table["ranks"].max()
+        ax.set(
+            ylabel="µs per all-reduce (log)", title=f"{parts.whose(layers)}: {ranks} {parts.workers(layers[-1].table)}"
+        )
+        ax.set_ylim(top=8 * ax.get_ylim()[1])  # the legend stands above all data
+        ax.legend(loc="upper left", fontsize=8.5)
+    return canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded))
+
+
+def _ring_line(ax: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
+    first = line.iloc[0]
+    name = {"library": NAMES[first["backend"]], "ours": "ring by hand", "yours": "ring with your step"}[first["method"]]
+    if not is_noise([*line["median_us"]]):
+        name += f": α {units.seconds(first['alpha_us'] / 1e6)}, β {units.rate(first['beta_gb_per_s'])}"
+        sizes = np.geomspace(line["bytes"].min(), line["bytes"].max(), 80)
+        moved = bus_factor(_ALL_REDUCE, int(first["ranks"])) * sizes / 1e3  # kB: over GB/s they are µs
+        ax.plot(sizes, first["alpha_us"] + moved / first["beta_gb_per_s"], color=look["color"], lw=1.1, zorder=2)
+    _marks(ax, line["bytes"], line["median_us"], line["spread_us"], label=name, ls="", **look)
+
+
 def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
     """Bus bandwidth by message size, a colour per collective: this run, then the recorded one, each with its scale.
 

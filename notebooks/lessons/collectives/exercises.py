@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, Trial, compared
 from labkit.course.judging import Mistake, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
 from labkit.story.words import listed
-from lessons.collectives.tables import LATE, symptoms
-from lessons.collectives.theory import COLLECTIVES, Held, Move, bus_factor, moved, start, steps_of
+from lessons.collectives.plan import Ring
+from lessons.collectives.tables import LATE, ring_lines, symptoms
+from lessons.collectives.theory import COLLECTIVES, Held, Move, bus_factor, chunk_lengths, moved, start, steps_of
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 
 def _messages(random: Random) -> list:
@@ -162,13 +166,41 @@ def _ranks(numbers: list[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
+def _rings_to_try(file: str, *, size: str = "small", gpus: int = 0) -> list[Ring]:
+    return [Ring.sized(size, gpus=gpus, yours=file)]
+
+
+def judge_run(run: Run) -> Verdict:
+    """Return the verdict on the ring of a Ring run whose steps are the student's, with its time beside two others."""
+    rows, faults = run.rows[run.rows["method"] == "yours"], {}
+    for row in rows.itertuples():
+        where = f"with {row.ranks} ranks and a message of {row.bytes} B"
+        lengths = chunk_lengths(row.elements, row.ranks)
+        if row.status != "ok":
+            faults.setdefault("wrong_sums", f"{where}, the sums differ from those that must come out: {_NEXT}")
+        elif not min(lengths) <= row.sent_bytes / 4 / steps_of(row.ranks) <= max(lengths):
+            faults.setdefault("bytes", f"{where}, rank 0 sends {row.sent_bytes:.0f} B: a chunk in each step is enough")
+    lines = ring_lines(run)
+    longest = lines[lines["bytes"] == lines["bytes"].max()].set_index("method")
+    yours, ours, library = (units.seconds(longest.at[name, "median_us"] / 1e6) for name in ("yours", "ours", "library"))
+    size = units.size(longest.at["yours", "bytes"])
+    return Verdict.of_faults(
+        "ring_step",
+        faults,
+        f"on {run.plan.workers_text} every length gets the right sums, and rank 0 sends one chunk in each step",
+        f"an all-reduce of {size} takes {yours} with your step, {ours} with the reference solution, and the library's "
+        f"{library}",
+    )
+
+
 check = Exercises(
     "collectives",
     _BUS_BANDWIDTH,
     Exercise(
         "ring_step",
         judge=judge_ring,
-        grade=STRETCH,
+        trial=Trial(_rings_to_try, judge_run),
+        grade=CORE,
         cases=Cases(_rings),
         hints=(
             "Follow one chunk around a ring of three ranks with pencil and paper. Which rank adds to it last?",
@@ -179,7 +211,7 @@ check = Exercises(
         ),
     ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 SYMPTOMS = {  # what is wrong with each of the benchmarks and rings that look right
     "unsynchronised": "the clock stops when the call returns, before the data are there",
@@ -208,14 +240,13 @@ def verdict_of(row: dict) -> Verdict:
 
 _RING = """
 def ring_all_reduce(chunks):
-    for step in range(ranks - 1):
-        out, into = reduce_scatter(rank, step, ranks)
-        chunks[into] += pass_on(chunks[out])
-    for step in range(ranks - 1):
-        out, into = all_gather(rank, step, ranks)
-        chunks[into] = pass_on(chunks[out])
+    for step in range(2 * (ranks - 1)):
+        send, receive, add = ring_step(rank, step, ranks)
+        arrived = pass_on(chunks[send])
+        if add:
+            arrived = chunks[receive] + arrived
+        chunks[receive] = arrived
 """
-_GATHER = _RING[_RING.rindex("    for") :]
 _CLOCK = """
 def bus_bandwidth(call, message_bytes):
     call()
@@ -231,7 +262,7 @@ def bus_bandwidth(call, message_bytes):
 """
 _CODES = with_bugs(
     _RING,
-    {"no_all_gather": [(_GATHER.strip("\n"), "")]},
+    {"no_all_gather": [("2 * (ranks - 1)", "ranks - 1")]},
 ) | with_bugs(
     _CLOCK,
     {

@@ -13,7 +13,7 @@ from lessons.collectives.theory import COLLECTIVES
 
 BACKENDS = ("nccl", "gloo")
 CLOCKS = ("in flight", "one call")
-_METHODS = ("ours", "library")
+METHODS = ("ours", "library", "yours")
 # The first is right; the next are the suspects of "find the bug".
 VARIANTS = ("right", "unsynchronised", "wrong_factor", "no_all_gather")
 _COUNTS = (2, 3, 4, 6, 8)
@@ -133,14 +133,16 @@ class NcclTests(Collectives):
 class Ring(Collectives):
     """A ring all-reduce made of sends and receives, beside the library's: any N, and lengths that N does not divide.
 
-    A point adds method ("ours", "library") and elements (float32).
+    `yours` is the file of a `ring_step` that somebody wrote; then its ring is a third method.
+    A point adds method ("ours", "library", "yours") and elements (float32).
     """
 
     FEW: ClassVar[int | None] = 3
-    SMALL: ClassVar[dict[str, Any]] = {"lengths": (1, 1000, 2**14 + 1, 2**18 + 1)}
+    SMALL: ClassVar[dict[str, Any]] = {"lengths": (1, 1000, 2**14 + 1, 2**18 + 1), "repeats": 9}
 
     lengths: tuple[int, ...] = (1, 1000, 2**14 + 1, 2**18 + 1, 2**22 + 1, 2**26 + 1)
     counts: tuple[int, ...] = ()
+    yours: str = ""
 
     def chosen(self) -> dict[str, Any]:
         return {"counts": self.counts or self._rank_counts()}
@@ -153,7 +155,7 @@ class Ring(Collectives):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for ranks in self.counts:
             for elements in self.lengths:
-                for method in _METHODS:
+                for method in METHODS if self.yours else METHODS[:2]:
                     setting = self.setting(1, ranks) | {"bytes": 4 * elements, "in_flight": 1, "clock": "one call"}
                     yield setting | {"method": method, "elements": elements}
 

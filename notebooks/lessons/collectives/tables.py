@@ -204,6 +204,18 @@ def rings(run: Run) -> pd.DataFrame:
     return of_run(compared, run)
 
 
+def ring_lines(run: Run) -> pd.DataFrame:
+    """Return one row per method and length of a Ring, with the most ranks: its time, and the line of its method.
+
+    Columns: ranks, method, backend, bytes, elements, median_us, spread_us, count, status, alpha_us, beta_gb_per_s.
+    """
+    table = _summed(run.rows, ["backend", "ranks", "method", "elements"])
+    table = table[table["ranks"] == table["ranks"].max()].assign(collective="all-reduce", clock="one call")
+    lines = [_fits(rows).assign(method=method) for method, rows in table.groupby("method", sort=False)]
+    fitted = pd.concat(lines)[["method", "alpha_us", "beta_gb_per_s"]]
+    return of_run(table.assign(bytes=4 * table["elements"]).merge(fitted, on="method", how="left"), run)
+
+
 def symptoms(run: Run) -> pd.DataFrame:
     """Return one row per variant of a Trial: what its benchmark shows, and what is so (SHOWN)."""
     rows = run.rows_with(_SHOWN)

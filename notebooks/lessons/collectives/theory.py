@@ -18,16 +18,6 @@ def backends(found: Iterable[str]) -> list[str]:
     return [backend for backend in NAMES if backend in known]
 
 
-def reduce_scatter(rank: int, step: int, ranks: int) -> tuple[int, int]:
-    """Return the chunk to send and the chunk that comes in and is added, in step 0 … N−2."""
-    return (rank - step) % ranks, (rank - step - 1) % ranks
-
-
-def all_gather(rank: int, step: int, ranks: int) -> tuple[int, int]:
-    """Return the complete chunk to send and the complete chunk that comes in, in step 0 … N−2."""
-    return (rank + 1 - step) % ranks, (rank - step) % ranks
-
-
 def chunk_lengths(elements: int, ranks: int) -> list[int]:
     """Return the lengths of N chunks that differ by one element at most, the longer ones first."""
     short, longer = divmod(elements, ranks)
@@ -37,8 +27,7 @@ def chunk_lengths(elements: int, ranks: int) -> list[int]:
 def sent_elements(rank: int, elements: int, ranks: int) -> int:
     """Return how many elements a rank sends in all: 2(N−1)/N of them, where N divides them."""
     lengths = chunk_lengths(elements, ranks)
-    steps = range(ranks - 1)
-    return sum(lengths[phase(rank, step, ranks)[0]] for phase in (reduce_scatter, all_gather) for step in steps)
+    return sum(lengths[move(rank, step, ranks).send] for step in range(steps_of(ranks)))
 
 
 START, REDUCE_SCATTER, ALL_GATHER = "start", "reduce-scatter", "all-gather"
@@ -85,10 +74,9 @@ def steps_of(ranks: int) -> int:
 
 
 def move(rank: int, step: int, ranks: int) -> Move:
-    """Return a rank's move in a step, from 0 on through both phases."""
-    if step < ranks - 1:
-        return Move(*reduce_scatter(rank, step, ranks), add=True)
-    return Move(*all_gather(rank, step - (ranks - 1), ranks), add=False)
+    """Return a rank's move in a step, from 0 on: it passes on what has just come, first to be added, then as whole."""
+    send = (rank - step) % ranks
+    return Move(send, receive=(send - 1) % ranks, add=step < ranks - 1)
 
 
 def start(ranks: int) -> Held:

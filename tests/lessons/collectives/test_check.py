@@ -4,11 +4,13 @@ import json
 from random import Random
 
 import pytest
+from made_collectives import made_ring
 
+from labkit.course import answers
 from labkit.course.verdict import RIGHT, WRONG
 from labkit.launching import launch
 from lessons import collectives
-from lessons.collectives.exercises import SYMPTOMS, check, judge_ring, verdict_of
+from lessons.collectives.exercises import SYMPTOMS, check, judge_ring, judge_run, verdict_of
 from lessons.collectives.plan import VARIANTS, Trial
 
 SETTINGS = check.by_name["ring_step"].inputs
@@ -115,3 +117,35 @@ def test_verdicts_hold_at_their_bounds():
     assert {name: list(verdict_of(row | change).faults) for name, change in changes.items()} == {
         name: [name] for name in SYMPTOMS
     }
+
+
+UNUSUAL = """
+def ring_step(rank, step, ranks):
+    chunk = (rank + 1 - step) % ranks
+    return [chunk, (chunk + ranks - 1) % ranks, step + 1 < ranks]
+"""
+
+
+def test_an_unusual_step_runs_in_the_ring_is_timed_and_is_drawn_as_yours():
+    answers.save("collectives.ring_step", UNUSUAL)
+    assert collectives.yours("ring_step") == "", "it was not checked"
+    verdict = check("ring_step", gpus=3)
+    assert verdict.outcome == RIGHT, verdict
+    assert "on 3 CPU processes" in verdict.merits[1] and "with your step" in verdict.merits[2]
+    plan = collectives.Ring.small(gpus=3, lengths=(1, 1000), yours=collectives.yours("ring_step"))
+    lines = collectives.ring_lines(launch(plan, progress=False))
+    assert {*lines["method"]} == {"ours", "library", "yours"} and (lines["status"] == "ok").all()
+    labels = collectives.rings_chart(lines, None).axes[0].get_legend_handles_labels()[1]
+    assert any(label.startswith("ring with your step") for label in labels)
+
+
+def test_a_step_that_goes_wrong_among_processes_alone_is_seen_there(tmp_path):
+    (file := tmp_path / "collectives_ring_step.py").write_text(UNUSUAL.replace("step + 1 < ranks", "step + 2 < ranks"))
+    run = launch(collectives.Ring.small(gpus=3, lengths=(1000, 4096), yours=str(file)), progress=False)
+    assert [*judge_run(run).faults] == ["wrong_sums"]
+
+
+def test_a_ring_that_sends_whole_messages_sends_too_much(tmp_path):
+    run = made_ring(tmp_path / "run", yours=True, sent=lambda right: 2 * right)
+    assert [*judge_run(run).faults] == ["bytes"]
+    assert judge_run(made_ring(tmp_path / "right", yours=True)).outcome == RIGHT

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.worker.settings import prepare as prepare
 from lessons.collectives.plan import NcclTests, Ring, Trial
@@ -45,8 +49,15 @@ def _time_call(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
 
 def _kind(worker: Worker, point: SimpleNamespace) -> type[Call]:
     """Return the class of the point's call."""
-    is_our_ring = isinstance(worker.plan, Ring) and point.method == "ours"
-    return RingAllReduce if is_our_ring else CALLS[point.collective]
+    method = point.method if isinstance(worker.plan, Ring) else "library"
+    if method == "yours":
+        return type("Yours", (RingAllReduce,), {"ring_step": staticmethod(_answer(worker.plan.yours))})
+    return RingAllReduce if method == "ours" else CALLS[point.collective]
+
+
+@cache
+def _answer(file: str) -> Callable:
+    return load_function(Path(file), "ring_step")
 
 
 def _ask_nccl_tests(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:

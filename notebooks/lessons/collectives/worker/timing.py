@@ -100,28 +100,19 @@ def gloo_barrier(group: dist.ProcessGroup | None) -> None:
 class RingAllReduce(AllReduce):
     """An all-reduce made of sends to the next rank and receives from the one before; `sent_bytes` counts the last."""
 
+    ring_step = staticmethod(ring.move)  # or yours
+
+    def steps(self) -> int:
+        return ring.steps_of(self.ranks)
+
     def work(self) -> None:
-        self.sent_bytes = 0
-        self.chunks = self.given.split(ring.chunk_lengths(self.elements, self.ranks))
-        self.room = torch.empty_like(self.chunks[0])  # the longest
-        self.add()
-        self.spread()
-
-    def add(self) -> None:
-        """Reduce-scatter: what comes in is added to the own part of that chunk; one chunk is complete at the end."""
-        for step in range(self.ranks - 1):
-            out, into = ring.reduce_scatter(self.rank, step, self.ranks)
-            room = self.room[: len(self.chunks[into])]
-            self.pass_on(self.chunks[out], room)
-            self.chunks[into].add_(room)
-
-    def spread(self) -> None:
-        """All-gather: the complete chunks go round, and each takes the place of the own part."""
-        for step in range(self.ranks - 1):
-            out, into = ring.all_gather(self.rank, step, self.ranks)
-            self.pass_on(self.chunks[out], self.chunks[into])
-
-    def pass_on(self, given: torch.Tensor, room: torch.Tensor) -> None:
-        self.sent_bytes += given.nbytes
-        for request in exchange(given, room, self.rank, self.ranks, self.group):
-            request.wait()
+        chunks = self.given.split(ring.chunk_lengths(self.elements, self.ranks))
+        room, self.sent_bytes = torch.empty_like(chunks[0]), 0  # the first chunk is the longest
+        for step in range(self.steps()):
+            send, receive, add = self.ring_step(self.rank, step, self.ranks)
+            arriving = room[: len(chunks[receive])] if add else chunks[receive]
+            for request in exchange(chunks[send], arriving, self.rank, self.ranks, self.group):
+                request.wait()
+            if add:
+                chunks[receive].add_(arriving)
+            self.sent_bytes += chunks[send].nbytes
