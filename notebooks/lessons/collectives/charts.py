@@ -112,7 +112,7 @@ def _times_layer(ax: Axes, layer: parts.Layer, libraries: Sequence[str]) -> None
             look = {"color": canvas.THEORY, "lw": 1.3, "zorder": 2, "label": "α_call + bytes/β, fitted"}
             ax.plot(sizes, fitted["alpha_us"] + moved / fitted["beta_gb_per_s"], **look)
         waited_for = of_backend[of_backend["clock"] == "one call"]
-        if backend == libraries[0] and len(waited_for):
+        if backend == "nccl" and len(waited_for):
             look = {"mfc": "none", "color": canvas.QUIET, "ms": 5, "label": "one call, waited for"}
             ax.plot(waited_for["bytes"], waited_for["median_us"], "^", **look)
 

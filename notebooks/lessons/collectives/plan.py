@@ -62,8 +62,8 @@ class Sweep(Collectives):
     """Every collective, by size and number of ranks, over NCCL (device tensors) and gloo (host tensors).
 
     A point adds clock: "in flight" (calls that follow each other without waiting, as nccl-tests times them) or "one
-    call" (a fence, one call, and until its data are there). "one call" is taken up to 1 MiB, gloo up to `gloo_kib`:
-    both would only cost time above.
+    call" (a fence, one call, and until its data are there). "one call" is taken on GPUs alone, since gloo's calls return
+    when they are done, and up to 1 MiB; gloo is taken up to `gloo_kib`: both would only cost time above.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"sizes_kib": (1, 4, 16, 64, 256, 1024), "gloo_kib": 1024}
@@ -93,7 +93,7 @@ class Sweep(Collectives):
                 for collective in self.collectives:
                     for size in self.sizes_kib:
                         if backend == "nccl" or size <= self.gloo_kib:
-                            for clock in CLOCKS if KIB * size <= MIB else CLOCKS[:1]:
+                            for clock in CLOCKS if self.device == "cuda" and KIB * size <= MIB else CLOCKS[:1]:
                                 yield self.setting(size, ranks, collective, backend) | {"clock": clock}
 
 

@@ -57,8 +57,8 @@ def test_the_sweep_is_what_the_lesson_says():
 
 def test_a_small_sweep_is_small():
     points = collectives.Sweep.small(**CPU, gpus=2).points()
-    assert len(points) == 72 and max(p.bytes for p in points) == MIB
-    assert ({p.backend for p in points}, {p.clock for p in points}) == ({"gloo"}, {"in flight", "one call"})
+    assert len(points) == 36 and max(p.bytes for p in points) == MIB
+    assert ({p.backend for p in points}, {p.clock for p in points}) == ({"gloo"}, {"in flight"})
     assert {p.ranks for p in collectives.Sweep.small(**CPU, gpus=4).points()} == {2, 3, 4}
 
 

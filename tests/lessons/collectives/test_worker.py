@@ -26,10 +26,10 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 @pytest.mark.parametrize("gpus", [2, 3])
 @pytest.mark.slow
-def test_every_collective_is_right_under_every_clock(gpus):
+def test_every_collective_is_right(gpus):
     plan = collectives.Sweep.small(gpus=gpus, sizes_kib=(1, 64), repeats=2)
     rows = launch(plan, progress=False).rows
-    assert len(rows) == len(plan.points()) == (gpus - 1) * len(COLLECTIVES) * 4
+    assert len(rows) == len(plan.points()) == (gpus - 1) * len(COLLECTIVES) * 2
     assert (rows["status"] == "ok").all(), rows
     assert (rows["rank"] == 0).all() and (rows["repeats"] == 2).all()
     assert (rows["low_seconds"] <= rows["seconds"]).all() and (rows["seconds"] <= rows["high_seconds"]).all()
