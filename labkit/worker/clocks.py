@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def summary(times: Sequence[float], name: str) -> dict[str, float]:
 
 
 class Tape:
-    """Records begin and end of the work that its `with_span` functions start, while `on` is set.
+    """Records begin and end of the work inside its spans, while `on` is set.
 
     On a GPU both are device events on the compute stream: work that the stream does not yet do has not begun, and the
     time that it waits for a receive lies between two spans, not in one.
@@ -46,15 +47,19 @@ class Tape:
         """Return `work`, whose first argument is the micro-batch, as a function that also records its span."""
 
         def spanned(micro_batch: int, *arguments, **named):
-            if not self.on:
-                return work(micro_batch, *arguments, **named)
             partly = kind == "B" and named.get("full_backward") is False
-            begin = self.now()
-            result = work(micro_batch, *arguments, **named)
-            self.marks.append(("I" if partly else kind, stage, micro_batch, begin, self.now()))
-            return result
+            with self.span("I" if partly else kind, stage, micro_batch):
+                return work(micro_batch, *arguments, **named)
 
         return spanned
+
+    @contextmanager
+    def span(self, kind: str, stage: int, micro_batch: int) -> Iterator[None]:
+        """Record what is done inside as one span."""
+        begin = self.now() if self.on else None
+        yield
+        if begin is not None:
+            self.marks.append((kind, stage, micro_batch, begin, self.now()))
 
     def seconds(self, zero: Clock) -> list[tuple[str, int, int, float, float]]:
         """Return the spans (kind, stage, micro_batch, start, end) in host seconds; call it when the device is idle."""

@@ -62,8 +62,8 @@ class Sweep(Collectives):
     """Every collective, by size and number of ranks, over NCCL (device tensors) and gloo (host tensors).
 
     A point adds clock: "in flight" (calls that follow each other without waiting, as nccl-tests times them) or "one
-    call" (a fence, one call, and until its data are there). "one call" is taken on GPUs alone, since gloo's calls return
-    when they are done, and up to 1 MiB; gloo is taken up to `gloo_kib`: both would only cost time above.
+    call" (a fence, one call, and until its data are there). "one call" is taken on nodes with GPUs, since gloo's calls
+    return when they are done, and up to 1 MiB; gloo is taken up to `gloo_kib`: both would only cost time above.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"sizes_kib": (1, 4, 16, 64, 256, 1024), "gloo_kib": 1024}

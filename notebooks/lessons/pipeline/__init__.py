@@ -3,7 +3,7 @@
 
 from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micro_batch_curve, timelines_chart
 from lessons.pipeline.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
-from lessons.pipeline.exercises import why_streams_gain
+from lessons.pipeline.exercises import why_streams_gain, yours
 from lessons.pipeline.explorer import explore, slider_answers
 from lessons.pipeline.plan import AsReported, Gpus, MicroBatches, Schedules, Splits, Trial
 from lessons.pipeline.story import best_counts, bubbles_met, first_entries, in_one_minute, memory_falls

@@ -8,19 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
+from labkit.course.exercises import Trial as Launches
 from labkit.course.judging import not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import RIGHT, WRONG, Verdict
 from labkit.story import units
-from lessons.pipeline.tables.throughput import symptoms
+from lessons.pipeline.plan import BY_HAND, YOURS, Schedules, Trial
+from lessons.pipeline.tables.throughput import equality, symptoms
+from lessons.pipeline.tables.timeline import predictions
 from lessons.pipeline.theory.schedules import Step, every_split, one_f_one_b
 from lessons.pipeline.theory.simulator import Times, bubble, in_flight, simulate, step_time
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 # Ranks, micro-batches. With fewer micro-batches than ranks, the first ranks run out of forwards while they warm up.
 SETTINGS = ((4, 8), (4, 4), (2, 2), (2, 5), (8, 8), (4, 2), (4, 1), (3, 2), (8, 3), (2, 1), (1, 3))
@@ -153,6 +159,30 @@ def _speed_fault(order: list[list[Step]], ranks: int, count: int) -> tuple[str, 
     return None
 
 
+def _launches(file: str, *, size: str = "small", gpus: int = 0) -> list[Trial | Schedules]:
+    trial = Trial.sized(size, gpus=gpus, seeds=1, variants=(BY_HAND,), by_hand=(YOURS,), yours=file)
+    return [trial, Schedules.sized(size, gpus=gpus, seeds=1, schedules=("1f1b",), yours=file)]
+
+
+def judge_run(run: Run) -> Verdict:
+    """Return the verdict on a schedule that the lesson's loop ran: the whole model's gradients, then its time."""
+    if isinstance(run.plan, Trial):
+        errors, faults = equality(run).iloc[0], {}
+        if not errors["equal"]:
+            faults["wrong_order"] = (
+                f"run by the loop on {run.plan.workers_text}, gradients differ from the whole model's by up to "
+                f"{units.percent(errors['gradient_error'])}: a rank must receive micro-batches in the order in which "
+                "its neighbour sends them"
+            )
+        merit = f"run by the loop on {run.plan.workers_text}, it gives the loss and gradients of the whole model"
+        return Verdict.of_faults("one_f_one_b", faults, merit)
+    steps = predictions(run).set_index("schedule")
+    yours, torchs = (units.seconds(steps.loc[name, "step_ms"] / 1e3) for name in (YOURS, "1f1b"))
+    kept = " and ".join(f"{steps.loc[name, 'in_flight']:.0f}" for name in (YOURS, "1f1b"))
+    merit = f"a step takes {yours} with your lists and {torchs} with torch's 1F1B; rank 0 keeps {kept} micro-batches"
+    return Verdict.of_faults("one_f_one_b", {}, merit)
+
+
 def judge_split(splits: Sequence[Any], cases: Sequence[Sequence[Any]]) -> Verdict:
     """Return the verdict on splits, each the layers of each stage: one for each of `cases`, in order."""
     faults: dict[str, str] = {}
@@ -226,6 +256,7 @@ check = Exercises(
     Exercise(
         "one_f_one_b",
         judge=judge_schedule,
+        trial=Launches(_launches, judge_run),
         grade=CORE,
         cases=Cases(_calls),
         hints=(
@@ -253,7 +284,7 @@ check = Exercises(
         ),
     ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 _RIGHT = """
 def cut(sizes):

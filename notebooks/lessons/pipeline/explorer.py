@@ -71,7 +71,7 @@ def explore() -> ipywidgets.VBox:
     import ipywidgets
 
     long: dict[str, Any] = {"style": {"description_width": "140px"}, "layout": {"width": "370px"}}
-    names = [(name, key) for key, name in NAMES.items()]
+    names = [(name, key) for key, name in NAMES.items() if key != "yours"]
     knobs = {
         "schedule": ipywidgets.Dropdown(options=names, value="1f1b", description="schedule", **long),
         "ranks": ipywidgets.IntSlider(4, 1, 8, description="stages", **long),

@@ -16,6 +16,7 @@ BERT = configuration("bert-base")
 MODES = ("streaming", "fenced", "training")
 KEPT = "kept"  # fenced, without no_grad: activations are kept for a backward that never runs
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
+YOURS = "yours"  # a student's 1F1B, run by the lesson's own loop
 _PRECISIONS = ("float32", "tf32", "autocast")
 BY_HAND = "by_hand"  # the lesson's own loop instead of torch's
 VARIANTS = ("right", BY_HAND, "unscaled", "dropped_layer", "first_rank_clock")
@@ -69,7 +70,7 @@ class BertPlan(Plan):
     def require_point(self, knobs: dict[str, Any]) -> None:
         """Raise PlanError for a point that no pipeline can run, and say what is allowed."""
         ranks, split, count = knobs["ranks"], knobs["split"], knobs["micro_batches"]
-        for name, allowed in (("mode", (*MODES, KEPT)), ("schedule", SCHEDULES), ("precision", _PRECISIONS)):
+        for name, allowed in (("mode", (*MODES, KEPT)), ("schedule", (*SCHEDULES, YOURS)), ("precision", _PRECISIONS)):
             self.require(name, knobs[name], allowed)
         stages = layers_of(split)
         if not 1 <= ranks <= self.gpus:
@@ -146,7 +147,8 @@ class MicroBatches(BertPlan):
 class Schedules(BertPlan):
     """Training under each schedule; interleaved cuts `chunks` stages a rank (3 or 2, what divides, if not named).
 
-    Without counts of micro-batches there are 8, or as many as the ranks need.
+    Without counts of micro-batches there are 8, or as many as the ranks need. `yours` is the file of a `one_f_one_b`
+    that somebody wrote: its lists are one schedule more.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"counts": (4,)}
@@ -154,9 +156,11 @@ class Schedules(BertPlan):
     schedules: tuple[str, ...] = SCHEDULES
     counts: tuple[int, ...] = ()
     chunks: int = 0
+    yours: str = ""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for schedule, count in product(self.schedules, self.counts or (self.enough(8),)):
+        schedules = (*self.schedules, *([YOURS] if self.yours else []))
+        for schedule, count in product(schedules, self.counts or (self.enough(8),)):
             yield self.setting(schedule=schedule, micro_batches=count, split=self.even(schedule, self.chunks))
 
 
@@ -197,8 +201,8 @@ class AsReported(BertPlan):
 class Trial(BertPlan):
     """Pipelines compared with the whole model on one GPU: outputs, loss, gradients. `variants` may be bugs.
 
-    The loop by hand runs GPipe alone: neighbours that send to each other at the same time, as in 1F1B, could wait
-    forever. If no counts of micro-batches are named, there are 4, or as many as the ranks need.
+    The loop by hand runs the schedules `by_hand`: "gpipe", "1f1b", or "yours", whose `one_f_one_b` is in the file
+    `yours`. If no counts of micro-batches are named, there are 4, or as many as the ranks need.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"repeats": 4}
@@ -207,12 +211,14 @@ class Trial(BertPlan):
     schedules: tuple[str, ...] = ("gpipe",)
     splits: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()
+    by_hand: tuple[str, ...] = ("gpipe",)
+    yours: str = ""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for variant in self.variants:
             self.require("variant", variant, VARIANTS)
             mode = "fenced" if variant == "first_rank_clock" else "training"
-            schedules = ("gpipe",) if variant == BY_HAND else self.schedules
+            schedules = self.by_hand if variant == BY_HAND else self.schedules
             for schedule, count in product(schedules, self.counts or (self.enough(4),)):
                 for split in self.splits or (self.even(schedule),):
                     ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))

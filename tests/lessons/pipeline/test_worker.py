@@ -5,7 +5,7 @@ import pytest
 from labkit.launching import launch
 from labkit.provenance import fact
 from lessons import pipeline
-from lessons.pipeline.exercises import verdict_of
+from lessons.pipeline.exercises import judge_run, verdict_of
 from lessons.pipeline.plan import BY_HAND, KEPT, SCHEDULES, VARIANTS
 from lessons.pipeline.tables.timeline import measured_steps, order_for
 
@@ -92,3 +92,33 @@ def test_dropout_changes_the_loss_and_plain_attention_does_not():
         assert changed.max() > 1e-6, "masks are drawn anew each time: only rounding is smaller"
     measured, _ = pipeline.gantt(run, mode="training", attention="plain", dropout=0.1)
     assert len(measured[measured["kind"] == "F"]) == 2 * 4, "the spans of one setting, not of all"
+
+
+YOURS = """
+def one_f_one_b(rank, ranks, micro_batches):
+    steps, ahead = [], ranks - 1 - rank
+    for i in range(micro_batches + ahead):
+        steps += [f"F{i}"] * (i < micro_batches) + [f"B{i - ahead}"] * (i >= ahead)
+    return steps
+"""
+
+
+def test_the_loop_runs_1f1b_and_yours_with_the_gradients_of_the_whole_model(tmp_path):
+    (file := tmp_path / "pipeline_one_f_one_b.py").write_text(YOURS)
+    knobs = TINY | {"gpus": 3, "layers": 3, "variants": (BY_HAND,), "counts": (6,), "yours": str(file)}
+    run = launch(pipeline.Trial.small(**knobs, by_hand=("gpipe", "1f1b", "yours")), progress=False)
+    assert pipeline.equality(run)["equal"].tolist() == [True] * 3
+    assert "whole model" in judge_run(run).merits[0]
+    file.write_text(YOURS.replace('f"F{i}"', 'f"F{i ^ 1 if rank == 0 else i}"'))
+    run = launch(pipeline.Trial.small(**knobs, by_hand=("yours",)), progress=False)
+    assert [*judge_run(run).faults] == ["wrong_order"]
+
+
+def test_yours_is_measured_beside_torchs_and_rank_0_keeps_as_many(tmp_path):
+    (file := tmp_path / "pipeline_one_f_one_b.py").write_text(YOURS)
+    run = launch(pipeline.Schedules.small(**TINY, schedules=("1f1b",), yours=str(file)), progress=False)
+    (merit,) = judge_run(run).merits
+    assert "with your lists" in merit and merit.endswith("rank 0 keeps 2 and 2 micro-batches")
+    measured = pipeline.gantt(run, schedule="yours")[0]
+    own = measured[measured["kind"].isin(["F", "B"]) & (measured["rank"] == 0)]
+    assert [*own["kind"] + own["micro_batch"].astype(str)] == ["F0", "F1", "B0", "F2", "B1", "F3", "B2", "B3"]

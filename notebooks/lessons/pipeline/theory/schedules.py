@@ -19,6 +19,7 @@ SCHEDULE_NAMES = {
     "1f1b": "1F1B",
     "interleaved": "interleaved 1F1B",
     "zero_bubble": "zero bubble",
+    "yours": "your 1F1B",
 }
 
 
@@ -104,11 +105,11 @@ def _alternate(forwards: list[Step], backwards: list, ahead: int) -> list[Step]:
 
 
 def order_of(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Step]]:
-    """Return the steps of a schedule by its name: forward_only, gpipe, 1f1b, interleaved or zero_bubble."""
+    """Return the steps of a schedule by its name: forward_only, gpipe, 1f1b (or yours), interleaved or zero_bubble."""
     if schedule == "interleaved":
         return interleaved(ranks, micro_batches, chunks)
-    makers = {"forward_only": forward_only, "gpipe": gpipe, "1f1b": one_f_one_b, "zero_bubble": zero_bubble}
-    return makers[schedule](ranks, micro_batches)
+    makers = {"forward_only": forward_only, "gpipe": gpipe, "zero_bubble": zero_bubble}
+    return makers.get(schedule, one_f_one_b)(ranks, micro_batches)
 
 
 def layers_of(split: str) -> list[int]:

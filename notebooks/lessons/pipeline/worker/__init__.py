@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
+from labkit.worker import settings
 from labkit.worker.clocks import Clock, fence
-from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import release_memory, set_precision
-from lessons.pipeline.plan import Trial
+from lessons.pipeline.plan import YOURS, Trial
 from lessons.pipeline.theory.schedules import layers_of
-from lessons.pipeline.worker.pipe import Pipe
+from lessons.pipeline.worker.pipe import HandPipe, Pipe
 from lessons.pipeline.worker.trials import try_variant
 
 _TRACED = 2  # steps on the record; of a stream the last of a few, when the pipeline is full
@@ -26,6 +27,11 @@ _MOST_TRACED = {
 }  # spans a rank and step; more would be a blur
 
 
+def prepare(worker: Worker) -> dict[int, tuple[Any, ...]]:
+    """Make two process groups for each number of ranks that the plan uses: the loop by hand has one for each way."""
+    return {n: (group, dist.new_group([*range(n)])) for n, group in settings.prepare(worker).items()}
+
+
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point; ranks that the point leaves out go on, and wait where all points end."""
     set_precision(point.precision)
@@ -34,9 +40,9 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     release_memory(worker)
 
 
-def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def _run_point(worker: Worker, point: SimpleNamespace, groups: tuple[dist.ProcessGroup | None, ...]) -> None:
     """Build the pipeline, time its steps, note the memory, then put two steps on the record (first seed only)."""
-    pipe = Pipe(worker, point, group)
+    pipe, group = (HandPipe if point.schedule == YOURS else Pipe)(worker, point, groups), groups[0]
     if worker.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     _stream(worker, pipe, group) if point.mode == "streaming" else _steps(worker, pipe, group)

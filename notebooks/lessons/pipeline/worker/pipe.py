@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,11 +17,13 @@ from torch.distributed.pipelining import (
     ScheduleInterleavedZeroBubble,
 )
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.worker.bert import Stage, loss_of, model_knobs, samples
 from labkit.worker.clocks import Tape
-from lessons.pipeline.plan import KEPT
-from lessons.pipeline.theory.schedules import layers_of
+from lessons.pipeline.plan import KEPT, YOURS
+from lessons.pipeline.theory.schedules import Step, layers_of, order_of
+from lessons.pipeline.worker.by_hand import Link, run_steps
 
 
 def layers_of_stages(sizes: list[int]) -> list[range]:
@@ -48,7 +52,7 @@ class Pipe:
         self,
         worker: Worker,
         point: SimpleNamespace,
-        group: dist.ProcessGroup | None,
+        groups: tuple[dist.ProcessGroup | None, ...],
         *,
         cutting=layers_of_stages,
         scale_grads=True,
@@ -70,22 +74,25 @@ class Pipe:
             )
             for number in range(worker.rank, len(parts), point.ranks)
         }
-        stages = [PipelineStage(m, n, len(parts), worker.device, group=group) for n, m in self.modules.items()]
-        for stage in stages:
-            self._watch(stage)
-        single = point.schedule in ONE_STAGE
-        self.schedule = SCHEDULES[point.schedule](
-            stages[0] if single else stages,
-            point.micro_batches,
-            scale_grads=scale_grads,
-            loss_fn=loss_of if self.training else None,
-        )
+        self._schedule(worker, point, groups, len(parts), scale_grads)
         self.first, self.last = 0 in self.modules, len(parts) - 1 in self.modules
         batch = samples(worker.plan, worker.plan.batch, point.seed)  # the same on every rank
         self.tokens, self.labels = (part.to(worker.device) for part in batch)
         weights = [weight for module in self.modules.values() for weight in module.parameters()]
         self.optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
         self._update = self.tape.with_span("U", -1, self._update)
+
+    def _schedule(self, worker: Worker, point: SimpleNamespace, groups: Any, parts: int, scale_grads: bool) -> None:
+        """Have torch run the stages."""
+        stages = [PipelineStage(m, n, parts, worker.device, group=groups[0]) for n, m in self.modules.items()]
+        for stage in stages:
+            self._watch(stage)
+        self.schedule = SCHEDULES[point.schedule](
+            stages[0] if point.schedule in ONE_STAGE else stages,
+            point.micro_batches,
+            scale_grads=scale_grads,
+            loss_fn=loss_of if self.training else None,
+        )
 
     def _watch(self, stage: PipelineStage) -> None:
         """Have the tape record when the schedule runs a stage forward and backward."""
@@ -112,3 +119,22 @@ class Pipe:
     def _update(self, _micro_batch: int) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+
+class HandPipe(Pipe):
+    """The same stage, run by the lesson's own loop in training: under GPipe, 1F1B, or a student's lists of steps."""
+
+    def _schedule(self, worker: Worker, point: SimpleNamespace, groups: Any, parts: int, scale_grads: bool) -> None:
+        plan, self.count = worker.plan, point.micro_batches
+        if point.schedule == YOURS:
+            names = load_function(Path(plan.yours), "one_f_one_b")(worker.rank, point.ranks, self.count)
+            self.steps = [Step(name[0], worker.rank, int(name[1:])) for name in names]
+        else:
+            self.steps = order_of(point.schedule, point.ranks, self.count)[worker.rank]
+        shape = torch.Size((plan.batch // self.count, plan.sequence, plan.hidden))
+        self.link = Link(worker.rank, point.ranks, shape, worker.device, groups)
+
+    def run(self, keep_outputs: bool = False) -> tuple[None, list[torch.Tensor]]:
+        (stage,) = self.modules.values()
+        tokens, labels = self.tokens.chunk(self.count), self.labels.chunk(self.count)
+        return None, run_steps(self.steps, stage, self.link, tokens, labels, self.tape)

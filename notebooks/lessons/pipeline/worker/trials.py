@@ -15,9 +15,7 @@ from labkit.engine.worker import Worker
 from labkit.worker.bert import Stage, loss_of
 from labkit.worker.clocks import fence
 from lessons.pipeline.plan import BY_HAND
-from lessons.pipeline.theory.schedules import order_of
-from lessons.pipeline.worker.by_hand import Link, run_steps
-from lessons.pipeline.worker.pipe import Pipe, layers_of_stages
+from lessons.pipeline.worker.pipe import HandPipe, Pipe, layers_of_stages
 
 
 def dropped_layer(sizes: list[int]) -> list[range]:
@@ -45,7 +43,7 @@ BUGS = {
 }
 
 
-def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
+def try_variant(worker: Worker, point: SimpleNamespace, groups: tuple[dist.ProcessGroup | None, ...]) -> None:
     """Append one row a rank: how far outputs, loss and gradients are from the unpipelined model's, and what it holds.
 
     `output_error` and `loss_error` (last rank) and `gradient_error` are the largest difference over the largest value.
@@ -57,20 +55,17 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     whole = Stage(
         worker.plan, range(worker.plan.layers), point.seed, worker.device, point.precision, first=True, last=True
     )
-    pipe = Pipe(
+    pipe = (HandPipe if point.variant == BY_HAND else Pipe)(
         worker,
         point,
-        group,
+        groups,
         cutting=variant.get("cutting", layers_of_stages),
         scale_grads=variant.get("scale_grads", True),
     )
     right_outputs = whole(pipe.tokens)
     right_loss = loss_of(right_outputs, pipe.labels)
     right_loss.backward()
-    if point.variant == BY_HAND:
-        outputs, losses = None, _by_hand(worker, point, pipe, group)
-    else:
-        outputs, losses = pipe.run(keep_outputs=True)
+    outputs, losses = pipe.run(keep_outputs=True)
     row: dict[str, Any] = _gradients(pipe, whole) if pipe.training else {}
     if pipe.last and outputs is not None:
         row["output_error"] = _error(outputs, right_outputs)
@@ -85,22 +80,12 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     def step_of_all() -> float | None:
         claimed_s = clock(pipe.step, worker)
         worker.synchronize()
-        fence(group)  # each rank times the step until the last one is done, whoever began it late
+        fence(groups[0])  # each rank times the step until the last one is done, whoever began it late
         return claimed_s
 
-    for timing in worker.time(step_of_all, before=lambda: fence(group)):
+    for timing in worker.time(step_of_all, before=lambda: fence(groups[0])):
         claim = {} if not isinstance(timing.result, float) else {"claimed_ms": 1e3 * timing.result}
         worker.record(iteration=timing.iteration, warm_up=timing.warm_up, step_ms=1e3 * timing.seconds, **row, **claim)
-
-
-def _by_hand(worker: Worker, point: SimpleNamespace, pipe: Pipe, group: dist.ProcessGroup | None) -> list[torch.Tensor]:
-    """Run the pipe's stage once with the lesson's own loop; return the losses."""
-    (stage,) = pipe.modules.values()
-    plan, count = worker.plan, point.micro_batches
-    shape = torch.Size((plan.batch // count, plan.sequence, plan.hidden))
-    steps = order_of(point.schedule, point.ranks, count)[worker.rank]
-    link = Link(worker.rank, point.ranks, shape, worker.device, group)
-    return run_steps(steps, stage, link, pipe.tokens.chunk(count), pipe.labels.chunk(count))
 
 
 def _gradient_of(part: nn.Module) -> torch.Tensor:
