@@ -159,6 +159,23 @@ def _importable(name: str) -> bool:
     return parts in (["labkit"], ["lessons"], ["pandas"]) or (parts[0] == "lessons" and len(parts) == 2)
 
 
+def rule_answer_names(notebook):
+    """An answer runs in the notebook: no cell of the lesson uses a name that the answer may define or import."""
+    statements = [node for cell in code(notebook) if is_answer(cell) for node in _parsed(body(cell))]
+    imports = [node for node in statements if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {node.name for node in statements if isinstance(node, ast.FunctionDef)}
+    names |= {alias.asname or alias.name for node in imports for alias in node.names}
+    for _, tree in trees(notebook):
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        yield from (f"an answer defines {name}, and another cell uses it" for name in sorted(names & used))
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    with suppress(SyntaxError):  # rule_plain_python reports those
+        return ast.parse(text).body
+    return []
+
+
 def rule_no_printing(notebook):
     """A cell shows its last expression: nothing is printed, displayed or drawn on the side."""
     for _, tree in trees(notebook):

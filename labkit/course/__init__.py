@@ -5,7 +5,7 @@ course_map.py     which lesson builds on which, and how far the student is
 copies.py         the student's copies of the notebooks
 predictions.py    a number that the reader commits to before measuring
 exercises.py      an exercise: cases, judge, grade, hints, reference solution
-answers.py        `%%answer lab.function` saves a cell as a file, and workers import it
+answers.py        `%%answer lab.function` saves a cell as a file, which workers import, and runs it
 answer_launch.py  launches an answer
 syntax.py         what its text tells before it runs
 judging.py        compares what it returns, and names the mistake behind it

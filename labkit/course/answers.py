@@ -1,4 +1,4 @@
-"""The student's own code: `%%answer lab.function` saves a cell as a file, and workers import that file.
+"""The student's own code: `%%answer lab.function` saves a cell as a file, which workers import, and runs it.
 
 A cell that cannot be judged (no valid Python, a bare `...` left) never replaces an answer. It is kept beside it as a
 draft, so that a check can tell that the answer is not the newest cell.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import linecache
 import re
 import time
+import warnings
 from pathlib import Path
+from traceback import format_exception_only
+from typing import TYPE_CHECKING
 
 from labkit.course import record
 from labkit.course.record import answers_folder as folder
@@ -19,11 +23,21 @@ from labkit.course.syntax import is_answered
 from labkit.engine.errors import NowhereToWrite, ShownAsSentence
 from labkit.repository import lesson_names
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 NAME_FORM = "say lab.function, such as %%answer broadcast.pipelined"
 
 
 class UnknownExercise(ShownAsSentence, ValueError):
-    """`%%answer` was given a name that no lab has an exercise for; the message names the nearest one."""
+    """No exercise has the name that was given; the message names the nearest ones."""
+
+
+class InvalidPython(ShownAsSentence, ValueError):
+    """The cell below `%%answer` is no valid Python; the message shows its line, counted below that one."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
 
 
 def file_of(name: str) -> Path:
@@ -71,7 +85,7 @@ def _save(name: str, text: str) -> str:
     file, draft, function = file_of(name), draft_of(name), name.partition(".")[2]
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        compile(text, str(file), "exec")
+        compile(text, f"below %%answer {name}", "exec")  # by the name of a file, an error would show a line of that
     except (SyntaxError, ValueError):
         draft.write_text(text, encoding="utf-8", errors="backslashreplace")
         raise
@@ -112,14 +126,43 @@ def require_exercise(name: str) -> None:
 
 
 def answer(line: str, cell: str):
-    """Save the cell below `%%answer lab.function`, and show what was done."""
-    from IPython.display import Markdown
+    """Save the cell below `%%answer lab.function`, show what was done, and define in the notebook what is answered.
+
+    A skeleton is not run: what it imports or names would come into the notebook of a reader who writes no answer.
+    """
+    from IPython import get_ipython
+    from IPython.display import Markdown, display
 
     require_exercise(name := line.strip())
     try:
-        return Markdown(save(name, cell))
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # shown when the cell runs
+            shown, answered = Markdown(save(name, cell)), is_answered(cell, name.partition(".")[2])
     except SyntaxError as error:
-        error.filename = str(draft_of(name))  # the notebook reads the line that it shows from this file
+        raise InvalidPython("".join(format_exception_only(error)).rstrip()) from None
+    if not answered:
+        return shown
+    display(shown)
+    try:
+        run_in_notebook(get_ipython(), cell, file_of(name))
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return Markdown("The function is defined in the workers only: this kernel has no torch.")
+
+
+def run_in_notebook(shell: InteractiveShell, cell: str, file: Path) -> None:
+    """Run a cell in the notebook's own names; a traceback begins at the cell's line, and names the file that holds it.
+
+    Only what the cell itself imports from `__future__` holds in it, as in a worker.
+    """
+    linecache.checkcache(str(file))  # it has just been written
+    try:
+        exec(compile(cell, str(file), "exec", dont_inherit=True), shell.user_ns)
+    except BaseException as error:
+        if not isinstance(error, ShownAsSentence):
+            own = error.__traceback__ and error.__traceback__.tb_next
+            shown = shell.InteractiveTB.structured_traceback(type(error), error, own, tb_offset=0)
+            vars(error)["_render_traceback_"] = lambda: shown  # a notebook asks the error what to show
         raise
 
 

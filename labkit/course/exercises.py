@@ -221,7 +221,7 @@ class Exercises:
 
     def _exercise(self, exercise: str) -> Exercise:
         if exercise not in self.by_name:
-            raise ValueError(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
+            raise answers.UnknownExercise(f"{exercise!r} is no exercise; there are {', '.join(self.names)}")
         return self.by_name[exercise]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Protocol
 
 from labkit.engine.log_text import one_line
@@ -36,13 +38,23 @@ class RunSoFar(Protocol):
 
 
 class ShownAsSentence(BaseException):
-    """An exception of which a notebook shows the message alone: no frame of the code that raises it says more."""
+    """An exception of which a notebook shows the message, below the reader's own lines that led to it.
+
+    No frame of the code that raises it says more.
+    """
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {self}"]
+        places = [
+            (number, linecache.getline(frame.f_code.co_filename, number).strip())
+            for frame, number in walk_tb(self.__traceback__)
+            if frame.f_globals.get("__name__") == "__main__"
+        ]
+        # A line of IPython's own stands in place of a magic.
+        own = [f"----> {number} {line}" for number, line in places if line and not line.startswith("get_ipython()")]
+        return [*own, f"{type(self).__name__}: {self}"]
 
 
-class PlanError(ValueError):
+class PlanError(ShownAsSentence, ValueError):
     """A knob has a value that it cannot have; the message lists what is allowed."""
 
 
@@ -50,11 +62,11 @@ class NotEnoughGpus(PlanError):
     """The plan asks for more GPUs than this node shows."""
 
 
-class ParameterError(ShownAsSentence, PlanError):
+class ParameterError(PlanError):
     """A parameter of a notebook has a value with which the notebook cannot run; the message says what to set."""
 
 
-class NowhereToWrite(OSError):
+class NowhereToWrite(ShownAsSentence, OSError):
     """The folder that runs go to cannot be written; the message names it and says what to do."""
 
 

@@ -4,7 +4,9 @@ import shutil
 import subprocess
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
+from labkit.course import answers
 from labkit.course.grading import confine
 
 
@@ -15,6 +17,15 @@ def answers_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LABKIT_PROGRESS", "0")
     return tmp_path / "answers"
+
+
+@pytest.fixture
+def shell():
+    """A shell in which the workbook's magic is known."""
+    shell = InteractiveShell.instance()
+    answers.register()
+    yield shell
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import time
 from contextlib import suppress
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from labkit.course import answer_launch, answers
@@ -28,15 +27,6 @@ DOTS_LEFT = RIGHT_ANSWER.replace("    return", "    ...\n    return")
 
 
 pytestmark = pytest.mark.usefixtures("answers_folder")
-
-
-@pytest.fixture
-def shell():
-    """A shell in which the workbook's magic is known."""
-    shell = InteractiveShell.instance()
-    answers.register()
-    yield shell
-    InteractiveShell.clear_instance()
 
 
 def save_broken(text: str = BROKEN) -> None:
