@@ -20,7 +20,7 @@ endif
 REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
-.PHONY: help run report card compare test test-all lab reset handout grade data scorecard bench lint wheels clean
+.PHONY: help run report card compare test test-all lab reset handout grade data scorecard bench lint lock wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -81,20 +81,21 @@ lint: $(READY)  ## check style and formatting of code and notebooks, and the typ
 	@$(PY) -m ruff format --check labkit notebooks/lessons tests
 	@$(PY) -m basedpyright
 
+lock: $(READY)  ## renew the second part of requirements.txt: a version of each package that the first part needs
+	@$(PY) .ci/lock.py
+
 # For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
 # version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this builds sees
 # the packages of the python3 that was called, a virtual environment or not; only what is missing comes from wheelhouse/.
 # HAVE="numpy pandas matplotlib" leaves out what the node has. Add jupyterlab, or pytest and the like:
-# make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a
-# version, so aiohttp, which papermill needs on 3.12 alone, is named here.
+# make wheels WHEELS="papermill … jupyterlab".
 PYTHON = 3.12
-WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn \
-         networkx aiohttp
+WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn networkx
 HAVE   =
 wheels: $(READY)  ## fetch what `make run` needs on a node without a registry into wheelhouse/ (PYTHON=3.12)
 	@rm -rf wheelhouse && mkdir wheelhouse
-	@$(PY) -m pip download --disable-pip-version-check --progress-bar off --dest wheelhouse --constraint requirements.txt \
-	  --only-binary=:all: --implementation cp --python-version $(PYTHON) \
+	@$(PY) labkit/tools/pip_for.py $(PYTHON) download --disable-pip-version-check --progress-bar off --dest wheelhouse \
+	  --constraint requirements.txt --implementation cp \
 	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 $(WHEELS)
 	@printf '%s\n' $(WHEELS) > wheelhouse/requirements.txt
 	@rm -f $(HAVE:%=wheelhouse/%-*.whl)
