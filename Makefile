@@ -16,24 +16,20 @@ WORK      = $(or $(LABKIT_WORK),$(CURDIR)/work)
 ifeq ($(PY),.venv/bin/python)
 READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
-# One sentence where the target lacks a package: a .venv built offline has what the node and wheelhouse/ have.
-REQUIRE   = $(PY) labkit/tools/offline.py require $@
 
 .DEFAULT_GOAL := help
-.PHONY: help run report card compare test test-all lab reset handout grade data scorecard bench lint wheels clean
+.PHONY: help run report card compare test test-all lab reset handout grade data scorecard bench lint lock wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 run: $(READY)  ## run every notebook on this machine, write runs/report/index.html (ARGS="02 -p size full -p gpus 4")
-	@$(REQUIRE)
 	@$(PY) -m labkit.batch $(ARGS)
 
 report: $(READY)  ## rebuild the report's pages from what ran
 	@$(PY) -m labkit.batch --report-only $(ARGS)
 
 card: $(READY)  ## measure this node's key figures alone: verdicts in runs/report/index.html (ARGS="--fail-on below")
-	@$(REQUIRE)
 	@$(PY) -m labkit.card $(ARGS)
 
 compare: $(READY)  ## what changed between two runs or reports, the last two cards by default (A=… B=…)
@@ -43,16 +39,13 @@ compare: $(READY)  ## what changed between two runs or reports, the last two car
 # first; what comes last is short, and no worker waits long for the other.
 PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env notebooks tests
 test: $(READY)  ## test what a user relies on, the notebooks' stored outputs among it (ARGS="-k broadcast")
-	@$(REQUIRE)
 	@$(PYTEST) -m "not slow or quick" $(ARGS)
 
 test-all: $(READY)  ## run all tests: every fault, Slurm, other users, the browser
-	@$(REQUIRE)
 	@$(PYTEST) $(ARGS)
 
 # The token in the printed address lets in; nothing listens beyond this machine.
 lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node: ssh -L 8888:127.0.0.1:8888 NODE)
-	@$(REQUIRE)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" refresh
 	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir="$(WORK)" --LabApp.news_url=None \
 	  --LabApp.app_settings_dir="$(CURDIR)/labkit/tools/lab_settings" \
@@ -81,20 +74,22 @@ lint: $(READY)  ## check style and formatting of code and notebooks, and the typ
 	@$(PY) -m ruff format --check labkit notebooks/lessons tests
 	@$(PY) -m basedpyright
 
-# For a GPU node that has torch, transformers and pandas but no registry. Here: `make wheels PYTHON=3.12` (the node's
-# version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this builds sees
-# the packages of the python3 that was called, a virtual environment or not; only what is missing comes from wheelhouse/.
+lock: $(READY)  ## renew the second part of requirements.txt: a version of each package that the first part needs
+	@$(PY) .ci/lock.py
+
+# For a GPU node that has torch, transformers, triton and pandas but no registry. Here: `make wheels PYTHON=3.12` (the
+# node's version), then copy the checkout there, wheelhouse/ with it. There: `make run OFFLINE=1`. The .venv that this
+# builds sees the packages of the python3 that was called, a virtual environment or not. None is replaced; what is missing
+# comes from wheelhouse/, and pip names what is not there either.
 # HAVE="numpy pandas matplotlib" leaves out what the node has. Add jupyterlab, or pytest and the like:
-# make wheels WHEELS="papermill … jupyterlab". pip decides by the Python that it runs in what depends on a
-# version, so aiohttp, which papermill needs on 3.12 alone, is named here.
+# make wheels WHEELS="papermill … jupyterlab".
 PYTHON = 3.12
-WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn \
-         networkx aiohttp
+WHEELS = papermill nbclient nbconvert nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn networkx
 HAVE   =
 wheels: $(READY)  ## fetch what `make run` needs on a node without a registry into wheelhouse/ (PYTHON=3.12)
 	@rm -rf wheelhouse && mkdir wheelhouse
-	@$(PY) -m pip download --disable-pip-version-check --progress-bar off --dest wheelhouse --constraint requirements.txt \
-	  --only-binary=:all: --implementation cp --python-version $(PYTHON) \
+	@$(PY) labkit/tools/pip_for.py $(PYTHON) download --disable-pip-version-check --progress-bar off --dest wheelhouse \
+	  --constraint requirements.txt --implementation cp \
 	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 $(WHEELS)
 	@printf '%s\n' $(WHEELS) > wheelhouse/requirements.txt
 	@rm -f $(HAVE:%=wheelhouse/%-*.whl)
@@ -112,7 +107,7 @@ clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded d
 	@$(PYTHON3) -c "import sys; sys.version_info >= (3, 11) or sys.exit('The workbook needs Python 3.11 or newer, and \
 	$(PYTHON3) is ' + sys.version.split()[0] + '. Name another one: make $(MAKECMDGOALS) PYTHON3=python3.12')"
 ifneq ($(OFFLINE),)
-	$(PYTHON3) labkit/tools/offline.py build $(firstword $(MAKECMDGOALS) run)
+	$(PYTHON3) labkit/tools/offline.py
 else
 	$(PYTHON3) -m venv .venv
 	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt
