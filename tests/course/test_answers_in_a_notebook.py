@@ -112,7 +112,7 @@ def test_every_answer_can_be_defined_in_its_notebook(shell):
 
 
 def test_an_answer_is_run_as_a_worker_imports_it(shell):
-    """An annotation is evaluated: a worker would not know the name, either."""
-    annotated = ANSWER.replace("place(rank,", "place(rank: Unknown,")
+    """An annotation is evaluated (from Python 3.14 on, when it is read): a worker would not know the name, either."""
+    annotated = ANSWER.replace("place(rank,", "place(rank: Unknown,") + "\nplace.__annotations__"
     assert isinstance(shell.run_cell(annotated).error_in_exec, NameError)
     assert shell.run_cell(annotated.replace("def", "from __future__ import annotations\ndef")).success
