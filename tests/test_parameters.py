@@ -72,8 +72,12 @@ def plans_of(path, **parameters):
         if "check_parameters(" in cell.source or "parameters" in tags(cell):
             exec(cell.source, names)
             names |= parameters if "parameters" in tags(cell) else {}
-    needed = names_in(*(call for _cell, tree in trees(path) for call in plan_calls(tree)))
-    for statement in (statement for _cell, tree in trees(path) for statement in tree.body):
+    statements = [statement for _cell, tree in trees(path) for statement in tree.body]
+    needed = names_in(*(call for statement in statements for call in plan_calls(statement)))
+    for statement in reversed(statements):
+        if isinstance(statement, ast.Assign) and names_in(*statement.targets) & needed:
+            needed |= names_in(statement.value)
+    for statement in statements:
         for call in plan_calls(statement):
             made.append((eval(ast.unparse(call), names), ast.unparse(call)))
         if isinstance(statement, ast.Assign) and names_in(*statement.targets) & needed - {*names}:
