@@ -61,6 +61,7 @@ def test_a_run_whose_report_finds_no_room(disk, write_notebook, monkeypatch, cap
     assert all((report / f"{name}.html").exists() for name, outcome in kept.items() if outcome["status"] == "ok")
 
 
+@pytest.mark.usefixtures("confined")
 @pytest.mark.parametrize("free", [0.02, 0.05, 0.1])
 def test_grades_that_find_no_room_leave_those_before(disk, capsys, free):
     for number in range(9):

@@ -1,13 +1,9 @@
 """A student's own folders, for the tests that write into them."""
 
-import shutil
-import subprocess
-
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from labkit.course import answers
-from labkit.course.grading import confine
 
 
 @pytest.fixture
@@ -26,10 +22,3 @@ def shell():
     answers.register()
     yield shell
     InteractiveShell.clear_instance()
-
-
-@pytest.fixture(scope="session")
-def confined():
-    """Skips a test of confined answers where the kernel refuses namespaces. A wall that is broken skips nothing."""
-    if shutil.which("unshare") is None or subprocess.run([*confine._entrance(), "true"]).returncode:
-        pytest.skip("unshare is missing, or the kernel refuses namespaces")

@@ -58,7 +58,7 @@ def handed_in(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def graded(handed_in, tmp_path_factory):
+def graded(handed_in, tmp_path_factory, confined):
     """Return the folder of the class's grades, and what the command printed."""
     out = tmp_path_factory.mktemp("graded")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -95,6 +95,7 @@ def test_the_whole_way_from_submissions_to_grades(graded):
     assert "ada: 1 of 4 points" in printed and "cannot be read" in printed
 
 
+@pytest.mark.usefixtures("confined")
 def test_an_answer_that_its_judge_fails_on_does_not_end_the_others(handed_in, tmp_path, monkeypatch):
     judged = grade_module.judge
 
@@ -182,6 +183,7 @@ def test_cells_and_files_without_end_are_told_in_a_few_lines(tmp_path):
     assert len(ada.problems) < 20 and any("files" in problem for problem in ada.problems)
 
 
+@pytest.mark.usefixtures("confined")
 def test_a_name_is_no_formula_whatever_separates_the_columns(tmp_path):
     for name in ("x;=1+1;y", "＝1+1", "\u202egnorts", "a\x1b[2J"):
         hand_in(tmp_path / "submissions" / name, cell(RIGHT))
@@ -213,6 +215,7 @@ def test_grades_that_cannot_be_written_are_one_sentence(handed_in, tmp_path, cap
         assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("confined")
 def test_names_command_no_terminal_and_pages_of_former_students_go(tmp_path, capsys):
     (tmp_path / "submissions" / "ada\x1b[2J\nbob: 9 of 9 points").mkdir(parents=True)
     (tmp_path / "grades").mkdir()
@@ -255,6 +258,7 @@ def test_folders_in_folders_without_end_are_read_to_a_depth(tmp_path):
         subprocess.run(["rm", "-r", tmp_path / "ada"], check=True)
 
 
+@pytest.mark.usefixtures("confined")
 @pytest.mark.parametrize("fails", [KeyboardInterrupt, OSError])
 def test_students_who_were_graded_have_their_pages_when_grading_ends_early(handed_in, tmp_path, monkeypatch, fails):
     grade_one = grade_module._graded
