@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import nbformat
 import pytest
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager, KernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from labkit import node
@@ -32,9 +32,10 @@ def pytest_configure():
         os.environ.setdefault("TRITON_INTERPRET", "1")
     # A kernel binds the free ports that were found for it a second before. In between, one of the many sockets of other
     # tests took one, and the kernel died as it started. A socket in a file is nobody else's; by its full path it is the
-    # same one for a kernel that stands in another folder.
+    # same one for a kernel that stands in another folder. traitlets asks a manager's own class alone.
     KernelManager.transport.default_value = "ipc"
-    KernelManager._ip_default = lambda manager: os.path.join(tempfile.mkdtemp(dir=_SCRATCH), "kernel")
+    for manager in (KernelManager, AsyncKernelManager):
+        manager._ip_default = lambda _self: os.path.join(tempfile.mkdtemp(dir=_SCRATCH), "kernel")
     # A loaded machine stops any example for longer than hypothesis's 200 ms; pytest's own limit remains.
     # CI tries the same examples every time; elsewhere they are new ones.
     hypothesis.settings.register_profile("labkit", deadline=None, derandomize="CI" in os.environ)
