@@ -282,8 +282,12 @@ class Diagnosis:
         return re.split(r"^(?:Current thread|Thread) .*\n", text, flags=re.M)[-1]
 
     def stack_is_complete(self, rank: int) -> bool:
-        """Whether the dumped stack reaches the main thread's outermost frame, or the depth at which it is cut."""
-        return re.search(r"(in <module>|in _run_module_as_main|^  \.\.\.)\n$", self._stack(rank), re.M) is not None
+        """Whether the dumped stack reaches the main thread's outermost frame, or what faulthandler writes instead.
+
+        That is "..." at the depth at which it is cut, and "<invalid frame>" at a frame that Python 3.14 cannot read.
+        """
+        last_line = r"(in <module>|in _run_module_as_main|^  \.\.\.|^  <.+>)\n$"
+        return re.search(last_line, self._stack(rank), re.M) is not None
 
     def rank_name(self, rank: int) -> str:
         return self.run.rank_name(rank)

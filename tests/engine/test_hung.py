@@ -48,3 +48,9 @@ def test_a_wait_that_the_request_for_stacks_has_ended(diagnosis):
     since = "and has finished since it was asked for its stack"
     assert f"rank 0 waits in all_reduce (lab.py:7), {since}; rank 1 is at lab.py:12 in nap, {since}; " in error.sentence
     assert error.sentence.endswith("the signal that asks for stacks (SIGUSR1) interrupted the wait")
+
+
+@pytest.mark.parametrize("last_line", ['  File "<string>", line 1 in <module>', "  ...", "  <invalid frame>", ""])
+def test_a_stack_ends_at_its_outermost_frame_or_where_python_cannot_go_on(diagnosis, last_line):
+    reported(diagnosis, 0, "point", stack=NAPS + (last_line and f"{last_line}\n"))
+    assert diagnosis.stack_is_complete(0) == bool(last_line)
