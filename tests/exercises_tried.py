@@ -6,8 +6,12 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from labkit.course import answers
 from labkit.course.grading.grade import exercise_of as exercise_of
 from labkit.engine.called_function import as_json
+
+# Exercises that only a launch of several processes can try: no function of theirs is called with cases.
+WITHOUT_CASES = {name for name in answers.exercises() if exercise_of(name).trial and exercise_of(name).cases is None}
 
 
 def solution_of(name: str) -> Callable:

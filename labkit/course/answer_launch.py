@@ -50,7 +50,7 @@ def unanswered_verdict(name: str) -> Verdict | None:
     if error := syntax.syntax_error(newest.read_bytes()):
         sentence = f"{what} is not valid Python ({error}, {BELOW}): correct it and run the cell again{kept}"
         return Verdict(function, NOT_JUDGED, {"syntax": sentence})
-    if lines := syntax.open_steps(newest.read_bytes(), function):
+    if lines := syntax.open_steps(newest.read_bytes(), *answers.functions_of(name)):
         numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}, {BELOW}"
         sentence = f"{what} still holds a bare `...` in {numbers}: replace it by your own steps{kept}"
         return Verdict(function, UNANSWERED, {}, (sentence, LATER))
@@ -86,6 +86,8 @@ def _faults_of_error(exercise: str, plan: Plan, error: RunError) -> dict[str, st
         rf'^  File "{re.escape(str(answers.folder()))}{re.escape(os.sep)}.*?", line (\d+)', error.detail, re.M
     )
     raised = re.match(r"rank \d+(?: \(.*?\))? raised ([\w.]+)(?:: (.*))? at point \d+ \(", error.sentence, re.S)
+    if raised and not lines and "defines no function" in (raised[2] or ""):
+        return {"missing": raised[2]}
     if not lines or not raised:
         return {"raised": error.sentence}
     what = f": {raised[2]}" if raised[2] else ""

@@ -76,22 +76,22 @@ def save(name: str, text: str) -> str:
         return _save(name, text)
     except OSError as error:
         reason = f"{folder()} cannot be written ({error.strerror}): set LABKIT_ANSWERS to a folder of your own"
-        if is_answered(text, name.partition(".")[2]):
+        if is_answered(text, *functions_of(name)):
             raise NowhereToWrite(f"`{name}` is not saved; {reason}") from None
         return f"`{name}`: not answered yet, and {reason} before you answer."
 
 
 def _save(name: str, text: str) -> str:
-    file, draft, function = file_of(name), draft_of(name), name.partition(".")[2]
+    file, draft, functions = file_of(name), draft_of(name), functions_of(name)
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         compile(text, f"below %%answer {name}", "exec")  # by the name of a file, an error would show a line of that
     except (SyntaxError, ValueError):
         draft.write_text(text, encoding="utf-8", errors="backslashreplace")
         raise
-    answered = is_answered(text, function)
+    answered = is_answered(text, *functions)
     state = "saved" if answered else "not answered yet: replace each `...` by your own steps"
-    if not answered and file.exists() and is_answered(file.read_bytes(), function):
+    if not answered and file.exists() and is_answered(file.read_bytes(), *functions):
         draft.write_text(text, encoding="utf-8")
         return f"`{name}`: {state}; your answer saved earlier in `{file.name}` is kept, but not judged in its place."
     file.write_text(text, encoding="utf-8")
@@ -111,6 +111,14 @@ def exercises_of(lab: str) -> tuple[str, ...]:
     with contextlib.suppress(ModuleNotFoundError, AttributeError):
         return tuple(f"{lab}.{exercise}" for exercise in importlib.import_module(f"lessons.{lab}").check.names)
     return ()
+
+
+def functions_of(name: str) -> tuple[str, ...]:
+    """Return the functions that an answer to the exercise `name` defines: of most, the one of its name."""
+    lab, _, function = name.partition(".")
+    if name in exercises_of(lab):
+        return importlib.import_module(f"lessons.{lab}").check.by_name[function].functions
+    return (function,)
 
 
 def require_exercise(name: str) -> None:
@@ -136,7 +144,7 @@ def answer(line: str, cell: str):
     require_exercise(name := line.strip())
     try:
         with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # shown when the cell runs
-            shown, answered = Markdown(save(name, cell)), is_answered(cell, name.partition(".")[2])
+            shown, answered = Markdown(save(name, cell)), is_answered(cell, *functions_of(name))
     except SyntaxError as error:
         raise InvalidPython("".join(format_exception_only(error)).rstrip()) from None
     if not answered:

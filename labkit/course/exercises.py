@@ -42,8 +42,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function that the student writes: its name, the cases that it is tried with, and its judge.
+    """What the student writes in a cell: its name, the cases that it is tried with, and its judge.
 
+    `functions` are those that the cell defines: without them, it is the one of the exercise's name.
     `inputs` are the lists of arguments that the notebook's check calls it with: without them, those that `cases`, which
     also a grader asks, draws at seed 0. `judge` takes what the function returned for each list of arguments, in order,
     and these lists, and returns the verdict. `on_failure` may add to the verdict of a call that raised or did not come
@@ -63,8 +64,10 @@ class Exercise:
     check: Callable[..., Verdict] | None = None
     solution: tuple[str, ...] = ()
     cases: Cases | None = None
+    functions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "functions", self.functions or (self.name,))
         if self.cases is not None and not self.inputs and self.check is None:
             object.__setattr__(self, "inputs", tuple(self.cases.make(Random(0))))
 

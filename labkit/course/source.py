@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -83,4 +84,4 @@ def _source_part(file: Path, path: list[str], name: str) -> str:
     if isinstance(node, ast.Module):
         return text
     first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
-    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : node.end_lineno]))

@@ -23,15 +23,15 @@ def syntax_error(code: str | bytes) -> str:
     return ""
 
 
-def open_steps(code: str | bytes, function: str = "") -> list[int]:
-    """Return the lines of the bare `...` that stand where steps of `function` belong, of valid Python.
+def open_steps(code: str | bytes, *functions: str) -> list[int]:
+    """Return the lines of the bare `...` that stand where steps of `functions` belong, of valid Python.
 
-    Classes and functions inside it do not count, nor does code beside it: `class Odd(Exception): ...` is complete.
-    Without such a function, all code counts but classes.
+    Classes and functions inside them do not count, nor does code beside them: `class Odd(Exception): ...` is complete.
+    Without any such function, all code counts but classes.
     """
     tree = ast.parse(code)
-    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    statements = _statements(definitions[-1] if definitions else tree, into_functions=not definitions)
+    last = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in functions}
+    statements = [node for part in last.values() or [tree] for node in _statements(part, into_functions=part is tree)]
     return sorted(node.lineno for node in statements if isinstance(node, ast.Expr) and _is_ellipsis(node.value))
 
 
@@ -50,9 +50,9 @@ def _is_ellipsis(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is ...
 
 
-def is_answered(code: str | bytes, function: str = "") -> bool:
-    """Return whether code is an answer: a skeleton still holds a bare `...` where steps of `function` belong."""
-    return bool(syntax_error(code)) or not open_steps(code, function)  # the check says what is wrong with the syntax
+def is_answered(code: str | bytes, *functions: str) -> bool:
+    """Return whether code is an answer: a skeleton still holds a bare `...` where steps of `functions` belong."""
+    return bool(syntax_error(code)) or not open_steps(code, *functions)  # the check says what is wrong with the syntax
 
 
 def returns_something(code: str | bytes, function: str) -> bool:

@@ -48,18 +48,29 @@ class Unreadable(TypeError):
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
     """Return the function `name` of a file. Raises AttributeError or TypeError where there is none, naming what is."""
+    return load_functions(file, name)[name]
+
+
+def load_functions(file: Path, *names: str) -> dict[str, Callable[..., Any]]:
+    """Return functions of a file by their names. Raises AttributeError or TypeError, naming those that are missing."""
     spec = importlib.util.spec_from_file_location(f"answers.{file.stem}", file)
     if spec is None or spec.loader is None:
         raise TypeError(f"{file.name} is no Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    if not hasattr(module, name):
+    if missing := [name for name in names if not hasattr(module, name)]:
         defined = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        names = ", ".join(f"`{key}`" for key in defined) or "none"
-        raise AttributeError(f"{file.name} defines no function `{name}`; it defines {names}")
-    if not callable(function := getattr(module, name)):
-        raise TypeError(f"`{name}` in {file.name} is not a function, but of type {type(function).__name__}")
-    return function
+        function = "function" if len(missing) == 1 else "functions"
+        raise AttributeError(f"{file.name} defines no {function} {_listed(missing)}; it defines {_listed(defined)}")
+    functions = {name: getattr(module, name) for name in names}
+    for name, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"`{name}` in {file.name} is not a function, but of type {type(function).__name__}")
+    return functions
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def results_of_two_calls(function: Callable[..., Any], name: str, arguments: list) -> dict[str, str]:

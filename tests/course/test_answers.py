@@ -64,6 +64,13 @@ def test_a_bad_name_says_what_a_good_one_is(name):
         answers.save(name, ANSWER)
 
 
+def test_each_function_of_an_answer_counts_and_nothing_beside_them():
+    text = "class Odd(Exception): ...\ndef first(): ...\ndef second():\n    return 2\ndef third():\n    ...\n"
+    assert syntax.open_steps(text, "first", "second") == [2]
+    assert syntax.open_steps(text, "second", "third") == [6]
+    assert syntax.is_answered(text, "second") and not syntax.is_answered(text)
+
+
 @pytest.mark.parametrize(
     "text, answered",
     [

@@ -19,7 +19,7 @@ LANES = "lessons.broadcast.worker.lanes"
         ("lessons.broadcast.worker", '"""', "def measure("),  # a package is its front file
         (f"{LANES}.Lanes.others", "def others(self", "return"),
         (f"{LANES}.Copy", "@dataclass\nclass Copy:", "target"),
-        (f"{LANES}.Lanes.parts", "@staticmethod\n    def parts(", "return"),
+        (f"{LANES}.Lanes.parts", "@staticmethod\ndef parts(", "return"),
     ],
 )
 def test_a_module_a_package_a_class_or_a_method_is_shown_with_its_decorators(name, begins, holds):

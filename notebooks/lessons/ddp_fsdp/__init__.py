@@ -3,8 +3,10 @@
 
 from labkit.engine.recordings import Recordings
 from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, strategies_chart
-from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_so_little
-from lessons.ddp_fsdp.plan import BY_HAND, ZERO_RUNS, AsReported, Knobs, Strategies, Trial, Zero, installed, zero_plans
+from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.ddp_fsdp.exercises import why_so_little, yours
+from lessons.ddp_fsdp.plan import BY_HAND, ZERO_RUNS, AsReported, Knobs, Layers, Strategies, Trial, Zero
+from lessons.ddp_fsdp.plan import installed, zero_plans
 from lessons.ddp_fsdp.story import collectives_agree, costs, features, in_one_minute, knobs_gain, ledger_holds
 from lessons.ddp_fsdp.story import same_training, sample_memory, sharding_saves, zero_beside_fsdp
 from lessons.ddp_fsdp.tables import compared, holdings, ladder, memory, per_sample, printed_per_sample, printed_runs

@@ -1,21 +1,63 @@
-"""The exercises of lab 04: bytes sent, DDP's buckets, and the bug in a training that was tried beside one process."""
+"""The exercises of lab 04: a sharded layer, bytes sent, DDP's buckets, and the bug in a training beside one process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.exercises import Trial as Launches
 from labkit.course.judging import Mistake, float32_mistakes, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
+from labkit.story.words import listed
 from labkit.theory.sizes import MIB
+from lessons.ddp_fsdp.plan import LAYER_FUNCTIONS, YOURS, Layers
 from lessons.ddp_fsdp.tables import symptoms
+from lessons.ddp_fsdp.theory import layer_faults
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+
+def _layers(file: str, *, size: str = "small", gpus: int = 0) -> list[Layers]:
+    return [Layers.sized(size, gpus=gpus, seeds=1, files=(file,))]
+
+
+def judge_layers(run: Run, file: str = "") -> Verdict:
+    """Return the verdict on the layers of a file, the plan's first if none is named: watched on each number of ranks.
+
+    A right answer's merits are what it does, and its time beside the reference solution's and torch's.
+    """
+    watched = run.rows[run.rows["file"].eq(file or run.plan.files[0]) & run.rows["entry"].eq("layers")]
+    right_on: list[int] = []
+    for ranks, rows in watched.groupby("ranks"):
+        faults: dict[str, str] = {}
+        for row in rows.to_dict("records"):
+            notes = {str(name): value for name, value in row.items() if value == value}
+            faults = layer_faults(notes) | faults
+        if faults and right_on:
+            wrong = f"it is right on {right_on[-1]} ranks, and wrong on {ranks}: {next(iter(faults.values()))}"
+            faults = {"number_of_ranks": wrong}
+        if faults:
+            return Verdict.of_faults("sharded_layer", faults)
+        right_on.append(ranks)
+    merits = [
+        f"on {listed(right_on)} ranks the weights and losses are those of one process",
+        "a step sends as few bytes as a ring can, and outside of a layer's computation its whole weights are gone",
+    ]
+    steps = run.medians(["variant", "file"], "step_ms").set_index(["variant", "file"])["step_ms"]
+    yours, own, torchs = (
+        units.seconds(steps[variant] / 1e3)
+        for variant in ((YOURS, file or run.plan.files[0]), ("own_shards", ""), ("right", ""))
+    )
+    time = f"a step takes {yours} with your layers, {own} with the reference solution's and {torchs} with torch's"
+    return Verdict.of_faults("sharded_layer", {}, *merits, f"{time} `fully_shard` ({run.plan.workers_text})")
 
 
 def _models(random: Random) -> list:
@@ -170,13 +212,32 @@ _SENT_BYTES = compared(
     ),
 )
 
+_SHARDED_LAYER = Exercise(
+    "sharded_layer",
+    functions=LAYER_FUNCTIONS,
+    trial=Launches(_layers, judge_layers),
+    grade=CORE,
+    hints=(
+        "Who needs the whole weights, and when? After which of the three functions has `whole` memory, and after which "
+        "has it none? What does each rank keep of the gradient of `whole`?",
+        "`whole.untyped_storage().resize_(bytes)` gives and takes memory; `whole` keeps its shape. Write into "
+        "`whole.data`, not into `whole`: autograd must not see it. The mean is the sum over the ranks, divided by how "
+        "many they are.",
+        "`dist.all_gather_into_tensor(self.whole.data, self.shard.data, group=self.group)` collects. "
+        "`dist.reduce_scatter_tensor(self.shard.grad, self.whole.grad / self.ranks, group=self.group)` averages; "
+        "`shard.grad` needs room first: `torch.empty_like(self.shard)`. Then forget `self.whole.grad`, and free.",
+    ),
+    solution=tuple(f"lessons.ddp_fsdp.worker.by_hand.ShardedLayer.{name}" for name in LAYER_FUNCTIONS),
+)
+
 check = Exercises(
     "ddp_fsdp",
+    _SHARDED_LAYER,
     _SENT_BYTES,
     Exercise(
         "buckets",
         judge=judge,
-        grade=CORE,
+        grade=STRETCH,
         cases=Cases(_models),
         hints=(
             "Go through the example by hand: sizes 4, 2, 3, 1, first cap 1, cap 4. When is the first bucket closed?",
@@ -187,7 +248,7 @@ check = Exercises(
         ),
     ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 RIGHT_PROGRAM = """
 def average(group, bucket):

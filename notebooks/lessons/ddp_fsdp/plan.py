@@ -15,6 +15,8 @@ from labkit.theory.shapes import Model, bert, configuration
 
 BERT = configuration("bert-base")
 BY_HAND = {"own_hook": "ddp", "own_shards": "fsdp_full"}  # what is written out in the lesson, and what it stands for
+LAYER_FUNCTIONS = ("gather", "free", "scatter")
+YOURS = "yours"  # a student's gather, free and scatter in the layer that the lesson writes out
 VARIANTS = ("right", *BY_HAND, "no_sampler", "summed", "no_set_epoch", "unused_parameter")
 _SMALL: dict[str, Any] = {
     "layers": 3,
@@ -180,7 +182,8 @@ def zero_plans(size: str, gpus: int, seeds: int) -> list[Zero]:
 class Trial(BertPlan):
     """Strategies beside one process that trains on the same global batches, in float32 with SGD.
 
-    Some variants are written by hand, some have a bug.
+    Some variants are written by hand, some have a bug. `yours` is the file of a `sharded_layer` that somebody wrote:
+    it is one variant more.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {
@@ -191,7 +194,7 @@ class Trial(BertPlan):
         "warm_ups": 1,
         "repeats": 1,
     }
-    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": (*VARIANTS, YOURS)}
 
     batches: tuple[int, ...] = (12,)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
@@ -200,8 +203,40 @@ class Trial(BertPlan):
     sequence: int = 64
     warm_ups: int = 1
     repeats: int = 1
+    yours: str = ""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for variant in self.variants:
-            for strategy in self.strategies if variant == "right" else (BY_HAND.get(variant, "ddp"),):
+        for variant in (*self.variants, *([YOURS] if self.yours else [])):
+            others = "fsdp_full" if variant == YOURS else BY_HAND.get(variant, "ddp")
+            for strategy in self.strategies if variant == "right" else (others,):
                 yield self.setting(strategy) | {"variant": variant}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers(BertPlan):
+    """Layers that somebody sharded, a point per file and number of ranks: watched while they train, then timed.
+
+    On all ranks the reference solution and torch's own full sharding are timed, too. A file is one of a
+    `sharded_layer`. Small runs have three processes: an answer may be right for two alone.
+    """
+
+    SMALL: ClassVar[dict[str, Any]] = {"hidden": 64, "layers": 2, "warm_ups": 3, "repeats": 10}
+
+    files: tuple[str, ...] = ()
+    samples: int = 4  # a rank and step
+    steps: int = 2  # that are watched
+    sequence: int = 64
+    warm_ups: int = 3
+    repeats: int = 10
+
+    @classmethod
+    def small(cls, **knobs: Any) -> Self:
+        """Return a plan of seconds, on three processes."""
+        return super().small(**{"gpus": knobs.get("gpus") or cls.few(3)} | knobs)
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for ranks in sorted({2, min(3, self.gpus), self.gpus}):
+            others = (("own_shards", ""), ("right", "")) if ranks == self.gpus else ()
+            for variant, file in (*((YOURS, file) for file in self.files), *others):
+                setting = self.setting("fsdp_full", self.samples * ranks) | {"ranks": ranks}
+                yield setting | {"variant": variant, "file": file}

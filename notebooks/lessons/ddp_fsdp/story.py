@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CLOSE = 0.1  # memory per sample within 10 % of what a report needs
 _LIMITS = {"zero": ", limits 0", "default": ", default limits", "": ""}
 _ALL = "all three"
-_BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand"}
+_BY_HAND = {"own_hook": "DDP, our hook", "own_shards": "FSDP full, by hand", "yours": "FSDP full, your layers"}
 
 
 def sharding_saves(table: pd.DataFrame) -> Markdown:

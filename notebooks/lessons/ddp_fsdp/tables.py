@@ -19,7 +19,7 @@ from labkit.theory.memory import ledger
 from labkit.theory.shapes import bert
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link, traffic
-from lessons.ddp_fsdp.plan import BY_HAND
+from lessons.ddp_fsdp.plan import BY_HAND, YOURS
 from lessons.ddp_fsdp.theory import bert_activations
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def trained(run: Run) -> pd.DataFrame:
     """
     by = ["variant", "strategy"]
     rows = run.entries("trial", [*by, *ERRORS])
-    rows = rows[rows["variant"].isin(["right", *BY_HAND])]
+    rows = rows[rows["variant"].isin(["right", *BY_HAND, YOURS])]
     table = rows.groupby(by, sort=False)[ERRORS].max().reset_index()
     return of_run(table.assign(equal=(table[ERRORS] < ROUNDING).all(axis=1)), run)
 

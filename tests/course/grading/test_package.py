@@ -19,7 +19,8 @@ from labkit.course.source import code_of
 from labkit.repository import NOTEBOOKS
 from labkit.tools import handout as handout_command
 
-MEASURED = {"broadcast.pipelined", "broadcast.scatter_all_gather"}  # a lab's own workers run these reference solutions
+# A lab's own workers run these reference solutions.
+MEASURED = {"broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"}
 STUDENT = """
 import importlib, json
 from labkit.course import answers

@@ -108,7 +108,7 @@ def test_the_right_answer_is_torchs(setting):
 
 
 def test_an_unknown_exercise_names_those_there_are():
-    with pytest.raises(ValueError, match="'shards' is no exercise; there are sent_bytes, buckets"):
+    with pytest.raises(ValueError, match="'shards' is no exercise; there are sharded_layer, sent_bytes, buckets"):
         ddp_fsdp.check("shards")
 
 

@@ -12,9 +12,10 @@ from labkit.worker.bert import model_knobs, samples
 from labkit.worker.counting import record_ledgers
 from labkit.worker.settings import prepare, release_memory, set_precision
 from labkit.worker.trainer import Batch, adamw, batches, time_steps
-from lessons.ddp_fsdp.plan import Trial
+from lessons.ddp_fsdp.plan import Layers, Trial
 from lessons.ddp_fsdp.worker.bert import Bert
 from lessons.ddp_fsdp.worker.trials import make_trainer, try_variant
+from lessons.ddp_fsdp.worker.watched import try_layers
 
 __all__ = ["measure", "prepare"]
 
@@ -28,6 +29,8 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     group = worker.state[point.ranks]
     if isinstance(worker.plan, Trial):
         try_variant(worker, point, group)
+    elif worker.rank < point.ranks and isinstance(worker.plan, Layers):
+        try_layers(worker, point, group)
     elif worker.rank < point.ranks:
         _run_point(worker, point, group)
     release_memory(worker)

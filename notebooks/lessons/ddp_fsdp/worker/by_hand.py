@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,8 +11,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.func import functional_call
 
+from labkit.engine.called_function import load_functions
 from labkit.worker.strategies import after_gradient
 from labkit.worker.trainer import Trainer
+from lessons.ddp_fsdp.plan import LAYER_FUNCTIONS
 
 
 def average(group, bucket):
@@ -32,15 +35,17 @@ class ShardedLayer(nn.Module):
         padded = nn.functional.pad(flat, (0, -len(flat) % self.ranks))
         self.shard = nn.Parameter(padded.chunk(self.ranks)[dist.get_rank(group)].clone())
         self.whole = padded.requires_grad_()
-        after_gradient(self.whole, self, ShardedLayer.scatter)
+        after_gradient(self.whole, self, lambda layer: layer.scatter())
         self.layer = (layer.to("meta"),)  # in a tuple: the optimizer must not find its weights
         self.free()
 
-    def gather(self, *_: Any) -> None:
+    def gather(self) -> None:
+        """Give `whole` its memory, and collect all ranks' shards in it."""
         self.whole.untyped_storage().resize_(self.whole.nbytes)
         dist.all_gather_into_tensor(self.whole.data, self.shard.data, group=self.group)
 
     def free(self) -> None:
+        """Take the memory of `whole` away; its shape and its place in the graph stay."""
         self.whole.untyped_storage().resize_(0)
 
     def weights(self) -> dict[str, torch.Tensor]:
@@ -52,8 +57,11 @@ class ShardedLayer(nn.Module):
         self.gather()
         output = functional_call(self.layer[0], self.weights(), inputs)
         self.free()
-        output.register_hook(self.gather)  # backward is about to enter this layer
+        output.register_hook(self.enter_backward)
         return output
+
+    def enter_backward(self, _gradient: torch.Tensor) -> None:
+        self.gather()
 
     def scatter(self) -> None:
         """Keep this rank's part of the gradients' mean; backward has just left this layer."""
@@ -64,13 +72,25 @@ class ShardedLayer(nn.Module):
         self.free()
 
 
+def layer_of(file: str) -> type[ShardedLayer]:
+    """Return the layer whose three functions somebody wrote."""
+    return type("Yours", (ShardedLayer,), load_functions(Path(file), *LAYER_FUNCTIONS))
+
+
 class ByHand(Trainer):
     """A model whose blocks are ShardedLayers; the gradients of all else are averaged after backward, one by one."""
 
-    def __init__(self, model: nn.Module, group: dist.ProcessGroup | None, device: torch.device, optimizer: Callable):
+    def __init__(
+        self,
+        model: nn.Module,
+        group: dist.ProcessGroup | None,
+        device: torch.device,
+        optimizer: Callable,
+        layer: type[ShardedLayer] = ShardedLayer,
+    ):
         blocks: Any = model.blocks
         for number, block in enumerate(blocks):
-            blocks[number] = ShardedLayer(block, group)
+            blocks[number] = layer(block, group)
         super().__init__(model, "single", group, device, optimizer)
         self.group = group
 

@@ -16,8 +16,9 @@ from labkit.plans import ZERO
 from labkit.worker.bert import samples
 from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
+from lessons.ddp_fsdp.plan import YOURS
 from lessons.ddp_fsdp.worker.bert import Bert
-from lessons.ddp_fsdp.worker.by_hand import ByHand, average
+from lessons.ddp_fsdp.worker.by_hand import ByHand, ShardedLayer, average, layer_of
 
 # A variant changes one thing: `share` (whether the sampler knows the ranks), `reshuffle` (whether it knows the epoch),
 # `sum` (a communication hook that forgets to divide), `unused` (a layer that no forward calls).
@@ -55,8 +56,9 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     model = Bert(plan, point.seed, worker.device)
     if variant.get("unused"):
         model = _Unused(model).to(worker.device)
-    if point.variant == "own_shards":
-        trainer: Trainer = ByHand(model, group, worker.device, sgd)
+    if point.variant in ("own_shards", YOURS):
+        layer = ShardedLayer if point.variant == "own_shards" else layer_of(plan.yours)
+        trainer: Trainer = ByHand(model, group, worker.device, sgd, layer)
     else:
         trainer = make_trainer(model, point, group, worker.device, sgd)
     if hook := {"own_hook": average, "summed": _summed}.get(point.variant):
