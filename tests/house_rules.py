@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 GPU_LIBRARIES = {"torch", "transformers", "triton", "deepspeed"}
 FAR_SIDE = {
+    "confined",
     "worker",
     "bugs",
     "engine.worker",
@@ -57,6 +58,7 @@ MAY_IMPORT = {
         "psutil",
         "matplotlib",
         "labkit.engine.worker",
+        "labkit.engine.call",
         "labkit.engine.called_function",
         "labkit.engine.node_clock",
         "labkit.node.network",
@@ -111,6 +113,7 @@ MAY_IMPORT = {
     "engine.worker": {"torch", "psutil", "labkit.engine", "labkit.node", "labkit.worker.probes"},
     "cluster.worker": {"torch", "psutil", "labkit.cluster", "labkit.engine", "labkit.node"},
     "node": {"pynvml", "pandas", "psutil"},
+    "confined": {"torch", "labkit.course.syntax", "labkit.engine.called_function"},
 }
 MAY_IMPORT["bugs"] = MAY_IMPORT["worker"] | {"lessons.{lab}.worker"}
 MAY_IMPORT["measures"] = MAY_IMPORT["tables"] | {"lessons.{lab}.tables"}
@@ -142,6 +145,8 @@ def role(parts: tuple[str, ...]) -> str:
             return "cluster"
         case ("labkit", "engine" | "node" as room, *_):
             return room
+        case ("labkit", "course", "grading", "confined_attempt"):
+            return "confined"
         case ("labkit", "plans"):
             return "plan"
         case ("labkit", room, *_) if room in SHARED_ROOMS:

@@ -23,6 +23,11 @@ LATER = "later cells do not need your answer"
 BELOW = "counted below the `%%answer` line"  # the file that is read has no such line
 MOST_SHOWN = 240  # characters of a call or a value that a sentence shows: a matrix of 4 × 4 is shown whole
 MOST_PRINTS = 4  # calls whose printed text a verdict shows
+GLOO_MISMATCH = "Received data size doesn't match"  # gloo's words before it ends the process
+MISMATCH = (
+    "a rank receives another number of bytes than it expects: all ranks must make the same calls, of the same sizes, "
+    "in the same order"
+)
 LARGE_NUMBER = re.compile(r"(?<![\w.])\d{6,}(?![\w.])")
 TRACEBACK = "Traceback (most recent call last):\n"
 
@@ -79,6 +84,8 @@ def _faults_of_error(exercise: str, plan: Plan, error: RunError) -> dict[str, st
     An error that did not come from the answer keeps its sentence.
     """
     called = _call(exercise, plan, error.point)
+    if GLOO_MISMATCH in error.logs:
+        return {"mismatch": MISMATCH}
     by_itself = isinstance(error, WorkerDied) and "was killed by" not in error.sentence
     if by_itself or "raised SystemExit" in error.sentence:
         return {"ends": f"{called} ends the process that calls it: return the result, without `exit` or `quit`"}

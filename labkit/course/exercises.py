@@ -16,6 +16,7 @@ from labkit.course.answer_launch import call_answer, launch_answer, printed_in, 
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.source import source
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
+from labkit.engine.call import CallOnRanks
 from labkit.story.words import say
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from labkit.engine.plan import Plan
     from labkit.engine.run import Run
 
+WAIT_FOR_EACH_OTHER = "ranks wait for each other, or it is too slow"
 WARM_UP, CORE, STRETCH = "warm-up", "core", "stretch"
 POINTS = {WARM_UP: 1, CORE: 2, STRETCH: 3}
 
@@ -111,12 +113,38 @@ class Exercises:
 
     def _verdict_on_values(self, exercise: Exercise, patience_s: float) -> Verdict:
         assert exercise.judge is not None
-        given = call_answer(
-            f"{self.lab}.{exercise.name}", [list(arguments) for arguments in exercise.inputs], patience_s
-        )
+        name, inputs = f"{self.lab}.{exercise.name}", [list(arguments) for arguments in exercise.inputs]
+        if exercise.cases is not None and exercise.cases.on_ranks:
+            return self._verdict_on_ranks(exercise, name, inputs, patience_s)
+        given = call_answer(name, inputs, patience_s)
         if isinstance(given, Verdict):
             return exercise.on_failure(given)
         return replace(exercise.judge(given, exercise.inputs), printed=given.printed)
+
+    def _verdict_on_ranks(self, exercise: Exercise, name: str, inputs: list, patience_s: float) -> Verdict:
+        """Have ranks that communicate run the answer, and the reference solution beside it."""
+        if (verdict := unanswered_verdict(name)) is not None:
+            return verdict
+        assert exercise.judge is not None and exercise.cases is not None
+        plan = CallOnRanks(
+            gpus=max(arguments[0] for arguments in inputs),
+            file=str(answers.file_of(name)),
+            function=exercise.name,
+            reference=exercise.cases.reference[0],
+            driver=exercise.cases.driver,
+            inputs=json.dumps(inputs),
+        )
+        run = launch_answer(exercise.name, plan, patience_s, WAIT_FOR_EACH_OTHER)
+        if isinstance(run, Verdict):
+            return exercise.on_failure(run)
+        given, due = (
+            [
+                [json.loads(text) for text in rows["given"]]
+                for _, rows in run.rows[run.rows["who"] == who].groupby("point")
+            ]
+            for who in ("yours", "reference")
+        )
+        return replace(exercise.judge(given, inputs, due), printed=printed_in(run.rows))
 
     def _verdict_of_trial(self, trial: Trial, exercise: str, patience_s: float, options: dict[str, Any]) -> Verdict:
         """Launch the answer; give the first verdict that is not "right", or what is right in all of its runs."""
@@ -125,7 +153,7 @@ class Exercises:
             return verdict
         merits, printed = [], ""
         for plan in trial.plans(str(answers.file_of(name)), **options):
-            run = launch_answer(exercise, plan, patience_s, "ranks wait for each other, or it is too slow")
+            run = launch_answer(exercise, plan, patience_s, WAIT_FOR_EACH_OTHER)
             if isinstance(run, Verdict):
                 return run
             verdict, printed = trial.judge(run), printed or printed_in(run.rows)
@@ -244,6 +272,9 @@ class Cases:
     returns what the judge takes. With `reference`, the code of a reference solution, that is tried in the same way, and
     what it gave comes to the judge as a third argument. Then the answer is believed its `calls` alone: the driver makes
     them again in a process without the answer, and the judge takes what that gives.
+    With `on_ranks`, the first of the arguments says how many ranks try the function together: on each one the driver
+    gets the function, a `world` (`rank`, `ranks`, `group`) and the arguments. The judge takes a list of what the ranks
+    gave for each list of arguments. `reference` is one function or method; where the answer runs, it has no body.
     `may_import` names the modules and functions of labkit that the answer and the driver may import; nothing else of
     labkit is within their reach.
     `start_s`: seconds that the driver's own imports may take, on top of the answer's.
@@ -252,6 +283,7 @@ class Cases:
     make: Callable[[Random], list]
     judge: Callable[..., Verdict] | None = None
     driver: str = ""
+    on_ranks: bool = False
     reference: tuple[str, ...] = ()
     may_import: tuple[str, ...] = ()
     start_s: float = 0.0

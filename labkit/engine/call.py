@@ -1,4 +1,4 @@
-"""Calls a function of a Python file in a worker: the plan, and what the worker does."""
+"""Calls a function of a Python file in workers: the plans, and what the worker of the first one does."""
 
 from __future__ import annotations
 
@@ -27,6 +27,31 @@ class Call(Plan):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for arguments in json.loads(self.inputs):
             yield {"arguments": arguments}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOnRanks(Plan):
+    """A function of a file, and the reference solution, each tried by a driver on several ranks that communicate.
+
+    `driver` names a module; `drive(function, world, *arguments)` of it tries the function on each rank. The first of
+    the arguments says how many ranks there are. CPU processes, on every node: the cases ask for more ranks than it may
+    have GPUs. A point adds who ("reference", "yours"), ranks and arguments.
+    """
+
+    lab: ClassVar[str] = "exercise"
+    worker: ClassVar[str] = "labkit.worker.on_ranks"
+
+    file: str
+    function: str
+    reference: str
+    driver: str
+    inputs: str = "[]"  # JSON: a list of argument lists
+    device: str = "cpu"
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for arguments in json.loads(self.inputs):
+            for who in ("reference", "yours"):
+                yield {"who": who, "ranks": arguments[0], "arguments": arguments}
 
 
 def measure(worker: Any, point: SimpleNamespace) -> None:

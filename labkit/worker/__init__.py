@@ -5,7 +5,9 @@ clocks.py       when each step ran, on one clock
 trainer.py      one training step, whatever the strategy
 strategies.py   replicate or shard: what each does to a model before the first step
 equality.py     training under a strategy beside one process
-counting.py     what a step sends and holds, counted while it happens
+collectives.py  what a step sends, counted while it happens
+counting.py     what a forward keeps, and both ledgers of a step
+on_ranks.py     an answer that several ranks run together, tried by a lesson's driver
 allocations.py  memory in use, and who allocated it
 trace.py        what a step's time goes into, by torch's profiler
 probes.py       what tells whether two runs' hosts and GPUs can be compared

@@ -1,60 +1,17 @@
-"""Counts what a step sends and holds while it happens, and keeps both ledgers of a step."""
+"""What a forward keeps, and both ledgers of a step."""
 
 from __future__ import annotations
 
 import gc
-from collections import Counter
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
+from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.strategies import local_tensor
 from labkit.worker.trainer import Batch, Trainer
-
-COLLECTIVE_NAMES = {
-    "allreduce_": "all-reduce",
-    "broadcast_": "broadcast",
-    "_allgather_base_": "all-gather",
-    "allgather_": "all-gather",
-    "allgather_into_tensor_coalesced_": "all-gather",
-    "_reduce_scatter_base_": "reduce-scatter",
-    "reduce_scatter_": "reduce-scatter",
-}
-
-
-class CollectiveCounter(TorchDispatchMode):
-    """Notes every collective that is called while it is on, in forward and backward, by name: calls and bytes.
-
-    The bytes are those of the collective's whole tensor: what an all-gather gives, what a reduce-scatter takes.
-    `each` has every call's name and bytes, in order.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.calls: Counter[str] = Counter()
-        self.bytes: Counter[str] = Counter()
-        self.largest = 0
-        self.each: list[tuple[str, int]] = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.namespace == "c10d":
-            name = str(function.overloadpacket.__name__)
-            tensors = [
-                each
-                for arg in args
-                for each in (arg if isinstance(arg, list | tuple) else [arg])
-                if isinstance(each, torch.Tensor)
-            ]
-            name = COLLECTIVE_NAMES.get(name, name)
-            self.calls[name] += 1
-            whole = max(tensor.nbytes for tensor in tensors)
-            self.bytes[name] += whole
-            self.largest = max(self.largest, whole)
-            self.each.append((name, whole))
-        return function(*args, **(kwargs or {}))
 
 
 class SavedTensors(torch.autograd.graph.saved_tensors_hooks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from labkit.worker.counting import CollectiveCounter
+from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.equality import mean_over_ranks
 from labkit.worker.settings import prepare
 from labkit.worker.strategies import full_tensor

@@ -11,7 +11,7 @@ from torch import nn
 
 from lessons.ddp_from_scratch.plan import OURS, Replicas
 from lessons.ddp_from_scratch.worker.equality import relative_difference
-from lessons.ddp_from_scratch.worker.issued import wrap
+from lessons.ddp_from_scratch.worker.wrapped import wrap
 
 WIDTH = 8
 

@@ -130,12 +130,6 @@ SLIPS = {
         ("min(below, below + 1, key=cost)", "(total_bytes * bytes_per_s * call_s) ** 0.5", "bytes"),
         ("min(below, below + 1, key=cost)", "(total_bytes / bytes_per_s / call_s) ** 0.5", "unrounded"),
     ],
-    "ddp_from_scratch.started": [
-        ("set(buckets[sent]) <= arrived", "set(buckets[sent]) & arrived", "early"),
-        ("while", "if", "late"),
-        ("            sent += 1\n", "            sent += 1\n            break\n", "late"),
-        ("return starts", "return [[0]] * len(arrivals)", "early"),
-    ],
     "optimizer_sharding.gathered": [
         ("for part in parts", "for part in parts[:1]", "own_part"),
         ("whole[parameter][begin:end] = values", "whole[parameter] += values", "wrong"),

@@ -9,7 +9,8 @@ from torch import nn
 
 from labkit.plans import TRAINING_PRECISIONS
 from labkit.worker.bert import samples
-from labkit.worker.counting import CollectiveCounter, SavedTensors
+from labkit.worker.collectives import CollectiveCounter
+from labkit.worker.counting import SavedTensors
 from labkit.worker.trainer import MasterAdamW, Trainer, adamw, batches
 from lessons.ddp_fsdp.plan import Strategies
 from lessons.ddp_fsdp.worker.bert import Bert

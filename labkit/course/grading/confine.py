@@ -48,12 +48,14 @@ class Unconfined(RuntimeError):
 class Limits:
     """What a confined process may take: seconds from start to end, MiB of memory, MiB of output.
 
-    The memory is that of each process that it starts, and of all of them together.
+    The memory is that of each process that it starts, and of all of them together. With `loopback`, its processes may
+    connect to each other.
     """
 
     seconds: float = 20.0
     memory_mib: int = 4096
     output_mib: int = 16
+    loopback: bool = False
 
     def resources(self) -> dict[str, int]:
         """Return the limits by their names in `resource`. That of processes counts all of a user, not of an answer."""
@@ -139,6 +141,7 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
             "limits": limits.resources(),
             "user": _own_user() if _is_root() else None,
             "group": group and group.processes,
+            "loopback": limits.loopback,
             "printed": printed.fileno(),
             "command": [sys.executable, "-I", "-B", f"/{confined_entry.ANSWER}/{script}", str(results.fileno())],
         }
@@ -156,6 +159,7 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
                     "LANG": "C.UTF-8",
                     "HOME": "/tmp",
                     "OMP_NUM_THREADS": "1",
+                    "GLOO_SOCKET_IFNAME": "lo",
                 },
                 cwd=folder,
                 start_new_session=True,
@@ -178,7 +182,8 @@ def _wait(process: subprocess.Popen, limits: Limits) -> tuple[int | None, str, b
         with suppress(subprocess.TimeoutExpired):
             return process.wait(timeout=_LOOK_SECONDS), "", False
         pids = process_tree.tree(process.pid)
-        if process_tree.memory_bytes(pids, most_bytes) > most_bytes:
+        queued = process_tree.queued_bytes(process.pid) if limits.loopback else 0
+        if queued + process_tree.memory_bytes(pids, most_bytes) > most_bytes:
             return None, f"than {limits.memory_mib} MiB of memory", False
         if len(pids) > MOST_PROCESSES + 2:  # unshare and its child are not the answer's
             return None, f"than {MOST_PROCESSES} processes", False

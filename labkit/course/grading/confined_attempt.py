@@ -6,10 +6,17 @@ Beside it lie `request.json`, the answer's own file, and under lib/ those parts 
 import importlib
 import json
 import linecache
+import multiprocessing
 import os
 import sys
+import tempfile
+import time
 import traceback
+from collections.abc import Callable, Iterable
+from multiprocessing import connection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 MOST_FRAMES = 20
@@ -29,8 +36,13 @@ def main(results: int) -> None:
         _write(results, {"syntax": error, "open": open_steps})
         if error or open_steps:
             return
-        function = load_function(file, request["function"])
         drive = importlib.import_module(request["driver"]).drive if request["driver"] else None
+        if request["on_ranks"]:
+            importlib.import_module("torch._dynamo")  # torch does at its first step, on each rank; it takes seconds
+            for arguments in request["inputs"]:
+                _write(results, _on_ranks(drive, file, request["function"], arguments))
+            return
+        function = load_function(file, request["function"])
         _write(results, {"loaded": True})
         for arguments in request["inputs"]:
             row = (
@@ -40,6 +52,62 @@ def main(results: int) -> None:
     except BaseException as error:  # an answer that exits is told so, and not taken for one that ended well
         _write(results, {"raised": _what_it_raises(error, file), "traceback": _from_own_line(error, file)})
         sys.exit(1)
+
+
+def _on_ranks(drive: Any, file: Path, function: str, arguments: list) -> dict:
+    """Return what the driver gives on each rank as a row; or what the first rank raised that did.
+
+    Each rank is a process, forked now, since importing torch takes seconds; they meet at a file, and over the loopback.
+    A rank that is done stays: a connection that is closed would be an error of the others.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        ranks: dict[Any, Any] = {}  # processes by the pipe that each writes to
+        for rank in range(arguments[0]):
+            reader, writer = multiprocessing.Pipe(duplex=False)
+            fork = multiprocessing.get_context("fork")
+            process = fork.Process(target=_be_rank, args=(writer, drive, file, function, folder, rank, arguments))
+            process.start()
+            writer.close()
+            ranks[reader] = process
+        given: dict[Any, Any] = {}
+        try:
+            while len(given) < len(ranks):
+                ready: list[Any] = connection.wait([*ranks.keys() - given.keys()])
+                for reader in ready:
+                    given[reader] = json.loads(reader.recv_bytes())
+                    if "raised" in given[reader]:
+                        return given[reader]
+        except EOFError:  # it has ended without a word
+            ranks[reader].join()
+            _end(ranks.values())
+            status = ranks[reader].exitcode
+            os._exit(status if status >= 0 else 128 - status)
+        finally:
+            _end(ranks.values())
+    return {"row": [given[reader]["given"] for reader in ranks]}
+
+
+def _end(processes: Iterable) -> None:
+    for process in processes:
+        process.kill()
+        process.join()
+
+
+def _be_rank(writer, drive: Callable, file: Path, function: str, folder: str, rank: int, arguments: list) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from labkit.engine.called_function import load_function
+
+    try:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=arguments[0])
+        world = SimpleNamespace(rank=rank, ranks=arguments[0], group=None)
+        message = {"given": drive(load_function(file, function), world, *arguments)}
+    except BaseException as error:
+        message = {"raised": _what_it_raises(error, file), "traceback": _from_own_line(error, file)}
+    writer.send_bytes(json.dumps(message).encode())
+    time.sleep(3600)
 
 
 def _write(results: int, line: dict) -> None:

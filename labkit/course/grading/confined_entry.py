@@ -9,10 +9,12 @@ of its own for that (unshare(1)), and stays as their first process, with which a
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import re
 import resource
+import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import sys
 ANSWER = "answer"  # the folder of the request's files, in the root
 DEVICES = ("null", "zero", "random", "urandom")
 FILES = 20_000  # and folders, in a file system of memory: each takes 1 KiB of the kernel's
+SIOCSIFFLAGS, IFF_UP, AF_INET, AF_NETLINK, IPPROTO_TCP = 0x8914, 1, 2, 16, 6
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_FILTER = 4, 38, 24, 22, 2
 # What is refused, by its number on x86_64 and aarch64: memory that is counted for no process, or stays when none maps
 # it (buffers of sockets, System V's, files without a name, rings, what pipes hold of pages), the grader's keyring, and
@@ -59,6 +62,8 @@ def main() -> None:
         with contextlib.suppress(OSError), open(request["group"], "w", encoding="utf-8") as group:
             group.write("0")  # this process
     os.umask(0o022)  # another user is to find its way through the folders made here
+    if request["loopback"]:
+        _start_loopback()
     root = os.path.realpath(request["root"])  # as the kernel names what is mounted there
     _build(root, request["paths"])
     _write(f"{root}/{ANSWER}", request["files"])
@@ -70,11 +75,17 @@ def main() -> None:
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (most, most))
-    _give_up_rights(request["user"])
+    _give_up_rights(request["user"], request["loopback"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(request["printed"], 1)
     os.dup2(request["printed"], 2)
     os.execv(request["command"][0], request["command"])
+
+
+def _start_loopback() -> None:
+    """Start `lo` of this network, which has nothing else (netdevice(7))."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
 
 
 def _stay_first() -> None:
@@ -161,7 +172,7 @@ def _mount(*arguments: str) -> None:
         sys.exit(done.stderr.strip().partition("\n")[0] or f"mount {' '.join(arguments)}: status {done.returncode}")
 
 
-def _give_up_rights(user: int | None) -> None:
+def _give_up_rights(user: int | None, loopback: bool) -> None:
     """Drop every capability and the way to new ones; become `user`, where one is given."""
     prctl = ctypes.CDLL(None).prctl
     capability = 0
@@ -172,11 +183,13 @@ def _give_up_rights(user: int | None) -> None:
         os.setgid(user)
         os.setuid(user)
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _refuse_calls(prctl)
+    _refuse_calls(prctl, loopback)
 
 
-def _refuse_calls(prctl) -> None:
+def _refuse_calls(prctl, loopback: bool) -> None:
     """Have the kernel refuse the calls that no namespace and no limit holds back.
+
+    With `loopback` it allows sockets of IPv4, and those that ask for this network's interfaces: gloo needs both.
 
     The filter is a program of the kernel's: each step has a code, how many steps to skip if it holds or not, a number.
     """
@@ -188,8 +201,13 @@ def _refuse_calls(prctl) -> None:
     call, argument = (load, 0, 0, 0), 16  # where they lie in what the program is given; an argument has 8 bytes
     steps = [(load, 0, 0, 4), (equal, 1, 0, machine), refuse]
     steps += [call, (least, 0, 1, 0x40000000), refuse]  # x32: other numbers for the same calls
-    for numbers in REFUSED_CALLS.values():
-        steps += [(equal, 0, 1, numbers[column]), refuse]
+    for name, numbers in REFUSED_CALLS.items():
+        if not (loopback and name == "socket"):
+            steps += [(equal, 0, 1, numbers[column]), refuse]
+    domain, protocol = (load, 0, 0, argument), (load, 0, 0, argument + 16)
+    steps += [call, (equal, 0, 8, REFUSED_CALLS["socket"][column])]
+    steps += [domain, (equal, 2, 0, AF_INET), (equal, 1, 0, AF_NETLINK), refuse]
+    steps += [protocol, (equal, 2, 0, 0), (equal, 1, 0, IPPROTO_TCP), refuse]
     for numbers, at, mask, value in REFUSED_ARGUMENTS.values():
         steps += [call, (equal, 0, 4, numbers[column]), (load, 0, 0, argument + 8 * at), (mask_with, 0, 0, mask)]
         steps += [(equal, 0, 1, value), refuse]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import re
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from labkit.course import answers
-from labkit.course.answer_launch import call_text, returned_values
-from labkit.course.exercises import Cases, Exercise, cases_of
-from labkit.course.grading import confine, confined_attempt
+from labkit.course.answer_launch import GLOO_MISMATCH, MISMATCH, call_text, returned_values
+from labkit.course.exercises import WAIT_FOR_EACH_OTHER, Cases, Exercise, cases_of
+from labkit.course.grading import confine
 from labkit.course.grading.confine import ConfinedResult, Limits
 from labkit.course.source import code_of, locate
 from labkit.course.verdict import HUNG, NOT_JUDGED, RAISED, UNANSWERED, WRONG, Verdict
@@ -52,7 +53,8 @@ def judge(
             return replace(exercise.on_failure(given), printed=printed)
         more = []
         if cases.reference:
-            given = _measured_again(name, given, inputs, limits)
+            if not cases.on_ranks:
+                given = _measured_again(name, given, inputs, limits)
             more = [_reference_rows(name, json.dumps(inputs), limits)]
         assert cases.judge is not None, f"{name} has no judge"
         with _JUDGING:
@@ -64,17 +66,25 @@ def judge(
     return replace(verdict, faults=faults, printed=printed)
 
 
-def _run_answer(name: str, code: str, inputs: list, cases: Cases, limits: Limits) -> ConfinedResult:
+def _run_answer(
+    name: str, code: str, inputs: list, cases: Cases, limits: Limits, is_reference: bool = False
+) -> ConfinedResult:
     """Run an answer in a confined process."""
     file = answers.file_of(name).name
-    request = {"file": file, "function": name.partition(".")[2], "inputs": inputs, "driver": cases.driver}
+    request = {
+        "file": file,
+        "function": name.partition(".")[2],
+        "inputs": inputs,
+        "driver": cases.driver,
+        "on_ranks": cases.on_ranks,
+    }
     script = {
-        "attempt.py": Path(confined_attempt.__file__).read_text(encoding="utf-8"),
+        "attempt.py": Path(__file__).with_name("confined_attempt.py").read_text(encoding="utf-8"),
         "request.json": json.dumps(request),
     }
-    return confine.run(
-        {file: code} | script | files_of_modules((*ALWAYS_PACKED, *cases.may_import)), "attempt.py", limits
-    )
+    holes = cases.reference if cases.on_ranks and not is_reference else ()
+    modules = files_of_modules((*ALWAYS_PACKED, *cases.may_import), holes)
+    return confine.run({file: code} | script | modules, "attempt.py", replace(limits, loopback=cases.on_ranks))
 
 
 def _syntax_verdict(function: str, result: ConfinedResult, limits: Limits) -> Verdict | None:
@@ -92,8 +102,11 @@ def _syntax_verdict(function: str, result: ConfinedResult, limits: Limits) -> Ve
     return None
 
 
-def files_of_modules(names: Iterable[str]) -> dict[str, str]:
-    """Return the files under lib/ that hold the named modules and functions of labkit, and nothing else of it."""
+def files_of_modules(names: Iterable[str], holes: Sequence[str] = ()) -> dict[str, str]:
+    """Return the files under lib/ that hold the named modules and functions of labkit, and nothing else of it.
+
+    `holes` names functions and methods in them that lose their bodies.
+    """
     files: dict[str, str] = {}
     for name in names:
         module, inside = locate(name)
@@ -102,7 +115,21 @@ def files_of_modules(names: Iterable[str]) -> dict[str, str]:
             files.setdefault(f"lib/{'/'.join(parts[:cut])}/__init__.py", "")
         file = f"lib/{'/'.join(parts)}.py"
         files[file] = "\n\n".join(filter(None, [files.get(file, "") if inside else "", code_of(name)]))
+    for hole in holes:
+        module, inside = locate(hole)
+        file = f"lib/{module.replace('.', '/')}.py"
+        files[file] = _without_body(files[file], inside)
     return files
+
+
+def _without_body(code: str, inside: list[str]) -> str:
+    """Return code in which one function, or the method of a class, does nothing but raise."""
+    node: Any = ast.parse(code)
+    for name in inside:
+        (node,) = (each for each in node.body if getattr(each, "name", "") == name)
+    lines, first = code.splitlines(), node.body[0]
+    lines[first.lineno - 1 : node.end_lineno] = [f"{' ' * first.col_offset}raise NotImplementedError"]
+    return "\n".join(lines) + "\n"
 
 
 def _values_or_verdict(
@@ -110,7 +137,9 @@ def _values_or_verdict(
 ) -> Sequence[Any] | Verdict:
     """Return what the answer gave for each list of arguments, or the verdict where it did not give all of them."""
     lines = _lines(result.results)
-    rows = [line["row"] for line in lines if isinstance(line.get("row"), dict)][: len(inputs)]
+    rows = [line["row"] for line in lines if isinstance(line.get("row"), list if cases.on_ranks else dict)][
+        : len(inputs)
+    ]
     raised = next((line for line in lines if "raised" in line), None)
     if result.took_more:
         sentence = f"its processes took more {result.took_more} together"
@@ -125,10 +154,13 @@ def _values_or_verdict(
         return Verdict(function, RAISED, faults, detail=detail)
     if len(rows) < len(inputs):
         call = call_text(function, inputs[len(rows)]) if not cases.driver else f"`{function}`"
-        what = call if any("loaded" in line for line in lines) else "the cell"
+        what = call if cases.on_ranks or any("loaded" in line for line in lines) else "the cell"
         if result.status is None:
-            sentence = f"{what} did not come back within {limits.seconds:.0f} s: a loop in it does not end, or is slow"
+            why = WAIT_FOR_EACH_OTHER if cases.on_ranks else "a loop in it does not end, or is slow"
+            sentence = f"{what} did not come back within {limits.seconds:.0f} s: {why}"
             return Verdict(function, HUNG, {"hung": sentence})
+        if GLOO_MISMATCH in result.printed:
+            return Verdict(function, RAISED, {"mismatch": MISMATCH})
         sentence = (
             f"{what} ended its process (exit status {result.status}): out of memory, killed, or an exit of its own"
         )
@@ -154,11 +186,18 @@ def _lines(results: str) -> list[dict[str, Any]]:
 @functools.lru_cache(maxsize=256)
 def _reference_rows(name: str, inputs: str, limits: Limits) -> list[Any]:
     """Return what the reference solution gives in the same kind of process."""
-    code = "\n\n\n".join(map(code_of, cases_of(name).reference))
+    cases = cases_of(name)
+    code = "\n\n\n".join(map(code_of, cases.reference)) if not cases.on_ranks else _imported(name, cases.reference[0])
     result, rows = _rows(name, code, json.loads(inputs), limits)
     if rows is None:
         raise RuntimeError(f"the reference solution of {name} did not end well:\n{result.printed}\n{result.results}")
     return rows
+
+
+def _imported(name: str, reference: str) -> str:
+    """Return the code of an answer that is a function or method of a module that is packed."""
+    module, inside = locate(reference)
+    return f"import {module}\n\n{name.partition('.')[2]} = {'.'.join([module, *inside])}\n"
 
 
 def _measured_again(name: str, given: Sequence[Any], inputs: list, limits: Limits) -> list[Any]:
@@ -172,6 +211,6 @@ def _measured_again(name: str, given: Sequence[Any], inputs: list, limits: Limit
 
 def _rows(name: str, code: str, inputs: list, limits: Limits) -> tuple[ConfinedResult, list[Any] | None]:
     """Return how trusted code ended in a process of its own, and what it gave; None where that is not all."""
-    result = _run_answer(name, code, inputs, cases_of(name), limits)
+    result = _run_answer(name, code, inputs, cases_of(name), limits, is_reference=True)
     rows = [line["row"] for line in _lines(result.results) if "row" in line]
     return result, rows if len(rows) == len(inputs) else None

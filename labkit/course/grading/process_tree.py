@@ -31,6 +31,20 @@ def memory_bytes(pids: list[int], more_than: int) -> int:
     return resident if resident <= more_than else sum(map(_own_share, pids))
 
 
+def queued_bytes(pid: int) -> int:
+    """Return what lies in the sockets of a process's network: sent, and not yet received (proc_pid_net(5))."""
+    total = 0
+    with suppress(OSError):
+        for name in ("tcp", "udp", "netlink"):
+            for line in Path(f"/proc/{pid}/net/{name}").read_text(encoding="utf-8").splitlines()[1:]:
+                fields = line.split()
+                if name == "netlink":
+                    total += sum(map(int, fields[4:6]))
+                else:
+                    total += sum(int(field, 16) for field in fields[4].split(":"))
+    return total
+
+
 def end(process: subprocess.Popen) -> None:
     """End a process and its child, the first process of a table of its own, with which all others there end."""
     while process.poll() is None:

@@ -4,7 +4,7 @@
 from labkit.engine.recordings import Recordings
 from lessons.ddp_from_scratch.charts import breakdown_chart, buckets_chart, flights_chart, steps_chart, trace_chart
 from lessons.ddp_from_scratch.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
-from lessons.ddp_from_scratch.exercises import why_not_smaller
+from lessons.ddp_from_scratch.exercises import why_not_smaller, yours
 from lessons.ddp_from_scratch.explorer import explore
 from lessons.ddp_from_scratch.plan import Buckets, Equality, Implementations, Profiles, Trial
 from lessons.ddp_from_scratch.story import all_right, best_size, in_one_minute, sent_early, what_is_hidden

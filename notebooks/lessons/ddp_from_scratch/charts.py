@@ -21,33 +21,35 @@ if TYPE_CHECKING:
 
 
 def steps_chart(*tables: pd.DataFrame) -> Figure:
-    """A bar per strategy: a step that sends nothing, and how much longer this one is; a line at torch's DDP.
+    """A bar per strategy: how much longer its step is than one that sends nothing; a line at torch's DDP.
 
-    A panel per run.
+    A panel per run; each has its own scale.
     """
     figure, axes = parts.panels(len(tables), height=1.7 + 0.42 * max(map(len, tables)))
     for ax, table in zip(axes, tables, strict=True):
-        _steps(ax, table, 1.2 + 0.16 * len(tables))
+        _steps(ax, table)
     canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*tables))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 
 
-def _steps(ax: Axes, table: pd.DataFrame, room: float) -> None:
-    """Draw a run's steps; the axis ends `room` times as far as the longest bar."""
-    longer = table["longer_ms"].fillna(0.0).clip(lower=0.0)
+def _steps(ax: Axes, table: pd.DataFrame) -> None:
+    alone_ms, table = table.loc[table["strategy"] == "none", "step_ms"], table[table["strategy"] != "none"]
+    longer, spread = table["longer_ms"].fillna(0.0), table["spread_longer_ms"].fillna(0.0)
     parts.rows(ax, [_label(row) for row in table.itertuples()])
-    end = parts.bars(ax, table["step_ms"] - longer, color=canvas.COMPUTE, label="a step that sends nothing")
-    more = {"color": canvas.COMMUNICATE, "label": "longer than that", "spread": table["spread_step_ms"]}
-    parts.bars(ax, longer, start=end, **more)
-    for step_ms in table.loc[table["strategy"] == "ddp", "step_ms"].dropna():
-        ax.axvline(step_ms, color=canvas.INK, lw=1.2, ls=canvas.DASHES, label=NAMES["ddp"])
-    longest_ms = (table["step_ms"] + table["spread_step_ms"].fillna(0.0)).max()
+    colors = [canvas.YOURS if strategy.startswith("your_") else canvas.COMMUNICATE for strategy in table["strategy"]]
+    parts.bars(ax, longer, color=colors, spread=spread)
+    for longer_ms in table.loc[table["strategy"] == "ddp", "longer_ms"].dropna():
+        ax.axvline(longer_ms, color=canvas.INK, lw=1.2, ls=canvas.DASHES, label=NAMES["ddp"])
+    ax.axvline(0, color=canvas.INK, lw=0.8)
+    end = max(1e-3, (longer + spread).max())
     for place, row in enumerate(table.itertuples()):
-        spread = f" ± {units.number(row.spread_step_ms, 2)}" if row.spread_step_ms > 0 else ""
-        text = f"{units.number(row.step_ms)}{spread}" if row.status == "ok" else row.status
-        ax.text(1.06 * longest_ms, place, text, va="center", fontsize=9)
-    batch = f"{fact(table, 'ranks')} ranks\n{fact(table, 'sequences')} × {fact(table, 'positions')} positions"
-    ax.set(title=f"{where(table)}\n{batch}", xlabel="ms per step", xlim=(0, room * longest_ms))
+        text = f"{units.number(row.step_ms)} ms" if row.status == "ok" else row.status
+        ax.text(1.06 * end, place, text, va="center", fontsize=9)
+    batch = f"{fact(table, 'ranks')} ranks, {fact(table, 'sequences')} × {fact(table, 'positions')} positions"
+    alone = "".join(f"nothing sent: {units.number(step_ms)} ms; " for step_ms in alone_ms.dropna())
+    low = min(0.0, (longer - spread).min())
+    ax.set(title=f"{where(table)}\n{batch}", xlabel=f"ms more than a step that sends nothing\n({alone}right: step)")
+    ax.set_xlim(1.05 * low, 1.45 * end)
 
 
 def _label(row: Any) -> str:

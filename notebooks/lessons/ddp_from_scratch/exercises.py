@@ -1,84 +1,139 @@
-"""The exercises of lab 10: the cheapest number of buckets, the order of sending, and the bug in replicas."""
+"""The exercises of lab 10: the cheapest number of buckets, two methods of the replicas, and the bug in them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from itertools import cycle
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from IPython.display import HTML
 
-from labkit.course.answer_launch import call_text
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake, not_the_form
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises, Trial, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
-from labkit.story.words import listed
-from lessons.ddp_from_scratch.tables import symptoms
+from lessons.ddp_from_scratch.plan import CASES, Implementations
+from lessons.ddp_from_scratch.tables import implementations, symptoms
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
+
+_WORKER = "lessons.ddp_from_scratch.worker"
 
 SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
     "one_rank": "gradients are added up on rank 0 only; the other ranks keep something else",
     "one_bucket": "the bucket size is ignored: everything is sent after backward, in one call",
     "unwaited": "finish() returns while gradients are still being sent",
 }
-SETTINGS = {  # the weights in each bucket, then the weights in the order in which their gradients arrive
-    "with gradients from the last to the first": ([[5, 4], [3], [2, 1, 0]], [5, 4, 3, 2, 1, 0]),
-    "with gradients mixed over buckets": ([[5, 4], [3, 2], [1, 0]], [4, 2, 5, 3, 1, 0]),
-    "with bucket 1 full before bucket 0": ([[3, 2], [1, 0]], [1, 0, 3, 2]),
-    "with three buckets full before bucket 0": ([[4], [3], [2], [1], [0]], [3, 2, 1, 4, 0]),
-    "with the last bucket full first": ([[5, 4], [3, 2], [1, 0]], [1, 0, 5, 4, 3, 2]),
-    "with a weight that gets no gradient": ([[4], [3, 2], [1], [0]], [4, 2, 1, 0]),
-}
+NUMBER_OF_RANKS = (2, 3, 4)
+CLOSE = {"bfloat16": 0.05, "mixed": 0.05}  # of the gradients' length; rounding alone makes such a difference
+_USUAL_CLOSE = 1e-4
 
 
-def judge_started(returned: list, settings: Sequence[Sequence[Any]]) -> Verdict:
-    """Return the verdict on the buckets sent at each arrival: for each setting a list of lists of bucket numbers."""
-    faults: dict[str, str] = {}
-    for number, ((buckets, arrivals), started) in enumerate(zip(settings, returned, strict=True), start=1):
-        shown = (name for name, setting in SETTINGS.items() if setting == (buckets, arrivals))
-        where = next(shown, f"in case {number}")
-        if fault := _form_fault(started, arrivals) or _start_fault(started, buckets, arrivals):
-            faults.setdefault(fault[0], f"for {call_text('started', [buckets, arrivals])}, {where}, {fault[1]}")
-    merit = "every bucket is sent as soon as it is full and all earlier ones are sent, in one order on all ranks"
-    return Verdict.of_faults("started", faults, merit)
+def _shown(hole: str) -> list[tuple[int, str, str, int]]:
+    """Return ranks, hole, case and seed of what the notebook tries: every awkward case, on 2, 3 or 4 ranks."""
+    return [(ranks, hole, case, 0) for ranks, case in zip(cycle(NUMBER_OF_RANKS), CASES)]
 
 
-def _form_fault(started, arrivals: list[int]) -> tuple[str, str] | None:
-    lists = isinstance(started, list) and all(isinstance(now, list) for now in started)
-    if lists and len(started) == len(arrivals) and all(type(number) is int for now in started for number in now):
-        return None
-    expected = f"{len(arrivals)} lists of bucket numbers, one per arrival"
-    return "form", f"it returns {not_the_form(started, expected)}"
+def _hidden(hole: str, random: Random) -> list[tuple[int, str, str, int]]:
+    chosen = random.sample(CASES, 6)
+    return [(random.choice(NUMBER_OF_RANKS), hole, case, random.randint(1, 10**6)) for case in chosen]
 
 
-def _start_fault(started: list[list[int]], buckets: list[list[int]], arrivals: list[int]) -> tuple[str, str] | None:
-    """Return the first fault, as its kind and a sentence; None if there is none."""
-    begun: list[int] = []
-    for place, (parameter, now) in enumerate(zip(arrivals, started, strict=True)):
-        arrived, when = set(arrivals[: place + 1]), f"when gradient {parameter} arrives, bucket"
-        for number in now:
-            if not 0 <= number < len(buckets):
-                return "unknown", f"{when} {number} is sent; there are buckets 0 to {len(buckets) - 1}"
-            if number in begun:
-                return "twice", f"{when} {number} is sent again: its gradients would be averaged twice"
-            if missing := sorted(set(buckets[number]) - arrived):
-                return "early", f"{when} {number} is sent without gradient {listed(map(str, missing))}"
-            if number != len(begun):
-                return "order", (
-                    f"{when} {number} is sent before bucket {len(begun)}. Another rank may send them in the other "
-                    "order, and the first all-reduce of each rank is paired with the first of the others"
-                )
-            begun.append(number)
-        if len(begun) < len(buckets) and set(buckets[len(begun)]) <= arrived:
-            later = any(len(begun) in rest for rest in started[place + 1 :])
-            fault = (
-                "is full, but it is sent later, so less of backward is left to hide it"
-                if later
-                else "is full and never sent"
-            )
-            return ("late" if later else "missing"), f"{when} {len(begun)} {fault}"
+def judge_gradients(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdict:
+    """Return the verdict on a method in its class: `given` is what `tried.drive` tells of each rank, `due` the same of
+    the reference solution, for each of `inputs`.
+    """
+    exercise, faults = inputs[0][1], {}
+    for (ranks, hole, case, _), mine, right in zip(inputs, given, due, strict=True):
+        close = CLOSE.get(case, _USUAL_CLOSE)
+        fault = _gradient_fault(ranks, mine, right, close) or _sending_fault(hole, mine, right)
+        if fault:
+            faults.setdefault(fault[0], f"in the case `{case}` with {ranks} ranks, {fault[1]}")
+    if not faults:
+        early, every = (sum(counts) for counts in zip(*map(_early, given[0][0]["events"]), strict=True))
+    sent = "one all-reduce in each step" if exercise == "exchange" else "" if faults else f"{early} of {every} calls"
+    sent += "" if exercise == "exchange" else " are made while backward still computes"
+    merit = f"the gradients of the reference solution in {len(CASES)} cases, on 2, 3 and 4 ranks"
+    return Verdict.of_faults(exercise, faults, merit, sent)
+
+
+def _early(events: list) -> tuple[int, int]:
+    """Return how many all-reduces were called before the last gradient, and how many in all."""
+    last = max((place for place, event in enumerate(events) if event == "gradient"), default=0)
+    return sum(event != "gradient" for event in events[:last]), sum(event != "gradient" for event in events)
+
+
+def _gradient_fault(ranks: int, given: list, due: list, close: float) -> tuple[str, str] | None:
+    """Return the first wrong step of the ranks, by the mistake behind it."""
+    for step, right_of_ranks in enumerate(zip(*(rank["gradients"] for rank in due), strict=True)):
+        mine_of_ranks = [rank["gradients"][step] for rank in given]
+        for rank, (mine, right) in enumerate(zip(mine_of_ranks, right_of_ranks, strict=True)):
+            for number, (gradient, due_gradient) in enumerate(zip(mine, right, strict=True)):
+                if (gradient is None) != (due_gradient is None):
+                    has = "has no gradient" if gradient is None else "has a gradient, and should have none"
+                    return "none", f"weight {number} {has} on rank {rank}"
+        pairs = [_vectors(mine, right) for mine, right in zip(mine_of_ranks, right_of_ranks, strict=True)]
+        errors = [_distance(mine, right) for mine, right in pairs]
+        if max(errors) <= close:
+            continue
+        when = "gradients" if step == 0 else "gradients of the second step"
+        times = [float(mine @ right / (right @ right)) if mine.shape == right.shape else 0.0 for mine, right in pairs]
+        if all(_distance(mine, times[0] * right) <= close * times[0] for mine, right in pairs):
+            return _scale_fault(when, times[0], ranks)
+        if errors[0] <= close:
+            return "one_rank", f"the {when} are right on rank 0 alone: every rank needs the mean"
+        if errors[-1] <= close:
+            late = f"right on rank {ranks - 1}, which begins later than the others, and on no other"
+            return "unwaited", f"the {when} are {late}: wait for the bytes before you use them"
+        if all(_distance(np.sort(mine), np.sort(right)) <= close for mine, right in pairs):
+            return "mixed_up", f"the {when} have the right numbers in wrong places: which part belongs to which weight?"
+        if not any(type(event) is int for rank in given for event in rank["events"][step]):
+            return "silent", "no rank calls an all-reduce of gradients: each keeps its own"
+        off = units.percent(max(errors))
+        wait = "was each call waited for, which `async_op=True` leaves to you, before its tensor was used?"
+        return "wrong", f"the {when} differ from the mean over all ranks by {off} of their length: {wait}"
+    return None
+
+
+def _scale_fault(when: str, times: float, ranks: int) -> tuple[str, str]:
+    if abs(times / ranks - 1) < 0.01:
+        return "summed", f"the {when} are {ranks} times too large: added up over the ranks, and not divided"
+    if abs(times * ranks - 1) < 0.01:
+        return "divided_twice", f"the {when} are {ranks} times too small: divided by the number of ranks twice"
+    return "factor", f"the {when} are {units.number(times)} times the mean over all ranks: divide by `self.ranks`"
+
+
+def _vectors(mine: list, right: list) -> tuple[np.ndarray, np.ndarray]:
+    """Return all gradients of a rank as one vector each."""
+    mine, right = ([number for gradient in side for number in gradient or ()] for side in (mine, right))
+    return np.array(mine), np.array(right)
+
+
+def _distance(mine: np.ndarray, right: np.ndarray) -> float:
+    """Return the length of the difference over that of the right one; infinity for other sizes or NaN."""
+    if mine.shape != right.shape:
+        return math.inf
+    off = float(np.linalg.norm(mine - right) / max(np.linalg.norm(right), 1e-30))
+    return math.inf if math.isnan(off) else off
+
+
+def _sending_fault(hole: str, given: list, due: list) -> tuple[str, str] | None:
+    """Return what is wrong in the calls of right gradients."""
+    for rank, (mine, right) in enumerate(zip(given, due, strict=True)):
+        for events, right_events in zip(mine["events"], right["events"], strict=True):
+            (early, calls), (right_early, right_calls) = _early(events), _early(right_events)
+            if calls != right_calls:
+                enough = f"{right_calls} {'is' if right_calls == 1 else 'are'} enough"
+                return "calls", f"rank {rank} makes {calls} all-reduces of gradients in a step, and {enough}"
+            if hole == "ready" and early < right_early:
+                what = f"rank {rank} calls {early} of {calls} all-reduces before its last gradient is there"
+                return "late", f"{what}, and {right_early} could be hidden behind backward: send what is ready"
     return None
 
 
@@ -182,36 +237,71 @@ _BEST_COUNT = compared(
 )
 
 
-def _arrivals(random: Random) -> list:
-    drawn = []
-    for unused in (0, 0, 0, 1):
-        weights = [*range(random.randint(5, 9))][::-1]
-        cuts = sorted(random.sample(range(1, len(weights)), random.randint(1, 3)))
-        buckets = [weights[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(weights)], strict=True)]
-        drawn.append((buckets, random.sample(weights, len(weights) - unused)))
-    return drawn
+def _steps(hole: str, file: str, *, size: str = "small", gpus: int = 0) -> list[Implementations]:
+    strategies = ("none", {"exchange": "flat", "ready": "overlapped"}[hole], "ddp")
+    return [Implementations.sized(size, gpus=gpus, seeds=1, strategies=strategies, **{hole: file})]
+
+
+def judge_steps(hole: str, run: Run) -> Verdict:
+    """Return the verdict on a method whose steps were timed beside the reference solution's and torch's DDP's."""
+    table = implementations(run).set_index("strategy")
+    if (failed := table[table["status"] != "ok"]["status"]).size:
+        return Verdict.of_faults(hole, {"failed": f"on {run.plan.workers_text} a step ends with {failed.iloc[0]}"})
+    yours, reference, torchs = (
+        units.seconds(table.loc[name, "step_ms"] / 1e3) for name in (*table.index[-1:], *table.index[1:3])
+    )
+    times = f"{yours} with your method, {reference} with the reference solution, and {torchs} with torch's DDP"
+    return Verdict.of_faults(hole, {}, f"on {run.plan.workers_text} a training step takes {times}")
+
+
+_PACKED = ("tried", "replicas", "probe", "issued")
+
+
+def _method(hole: str, home: str, **more: Any) -> Exercise:
+    """Return the exercise to write the method `hole` of a class of replicas."""
+    cases = Cases(
+        partial(_hidden, hole),
+        driver=f"{_WORKER}.tried",
+        on_ranks=True,
+        reference=(f"{_WORKER}.replicas.{home}.{hole}",),
+        may_import=("labkit.worker.collectives", *(f"{_WORKER}.{name}" for name in _PACKED)),
+        start_s=40.0,  # torch
+    )
+    trial = Trial(partial(_steps, hole), partial(judge_steps, hole))
+    return Exercise(hole, _shown(hole), judge_gradients, solution=cases.reference, cases=cases, trial=trial, **more)
 
 
 check = Exercises(
     "ddp_from_scratch",
     _BEST_COUNT,
-    Exercise(
-        "started",
-        list(SETTINGS.values()),
-        judge_started,
+    _method(
+        "exchange",
+        "Flat",
         grade=CORE,
-        cases=Cases(_arrivals),
         hints=(
-            "When may bucket 1 be sent if it is full before bucket 0? Look at the example in the text.",
-            "Keep the set of gradients that have arrived, and the number of the next bucket to send. After "
-            "each arrival, send as many buckets as possible, in order.",
-            "After `arrived.add(weight)`: `while sent < len(buckets) and set(buckets[sent]) <= arrived:` "
-            "append `sent` to this arrival's list, and add 1 to `sent`.",
+            "`Naive` makes one call per gradient. Which torch function joins many tensors to one? And back?",
+            "Flatten each gradient and join them. Divide by `self.ranks`, call one all-reduce of `self.group`, and "
+            "copy each part back into its gradient: `gradient.copy_(part.view_as(gradient))`.",
+            "`flat = torch.cat([gradient.flatten() for gradient in gradients]) / self.ranks`, then "
+            "`dist.all_reduce(flat, group=self.group)`. The parts are `flat.split([gradient.numel() for gradient in "
+            "gradients])`.",
+        ),
+    ),
+    _method(
+        "ready",
+        "Overlapped",
+        grade=STRETCH,
+        hints=(
+            "When may bucket 1 be sent if it is full before bucket 0? `self.works` has an entry for each bucket sent.",
+            "Count down `self.missing` of this weight's bucket. Then send the next bucket as long as nothing is "
+            "missing in it: one gradient may complete several.",
+            "`self.missing[self.bucket_of[weight]] -= 1`, then `while len(self.works) < len(self.buckets) and not "
+            "self.missing[len(self.works)]: self.send_next()`. Nothing of it happens unless `self.sync`.",
         ),
     ),
     imported_as="ddp",
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 _RIGHT = """
 class Bucketed:

@@ -11,6 +11,7 @@ from labkit.plans import TransformerPlan
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
 STRATEGIES = ("none", *OURS, "ddp")  # none sends nothing; ddp is torch's DistributedDataParallel
+YOURS = {"your_flat": "exchange", "your_overlapped": "ready"}  # strategies, and the method that somebody wrote
 _IN_BUCKETS = ("bucketed", "ddp")
 _PRECISIONS = ("float32", "tf32", "autocast")
 CASES = (
@@ -68,15 +69,20 @@ class Implementations(Replicas):
     """Every strategy in turn, round after round: whole steps and their parts, memory, what is sent when.
 
     `samples` are per rank and `sequence` is the number of positions: samples=16 on 2 GPUs is a total batch of 32.
+    `exchange` and `ready` are files of these methods that somebody wrote; each is a strategy more.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"seeds": (0,)}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"strategy": (*STRATEGIES, *YOURS)}
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     strategies: tuple[str, ...] = STRATEGIES
+    exchange: str = ""
+    ready: str = ""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        yield from map(self.setting, self.strategies)
+        yours = (strategy for strategy, method in YOURS.items() if getattr(self, method))
+        yield from map(self.setting, (*self.strategies, *yours))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,8 @@ NAMES = {
     "overlapped": "overlapped",
     "bucketed": "bucketed",
     "ddp": "torch's DDP",
+    "your_flat": "flat, yours",
+    "your_overlapped": "overlapped, yours",
 }
 
 
@@ -40,7 +42,7 @@ def fill(sizes: Sequence[int], cap: float, first: float = FIRST_BUCKET) -> list[
 
 def messages(model: Model, strategy: str, bucket_mb: float = 0) -> list[int]:
     """Return the bytes of every all-reduce of a step in float32, in the order of sending."""
-    sizes = [4 * math.prod(shape) for shape in model.shapes]
+    sizes, strategy = [4 * math.prod(shape) for shape in model.shapes], strategy.removeprefix("your_")
     if strategy == "none":
         return []
     if strategy == "flat":

@@ -21,7 +21,7 @@ HEALTHY = {
     "bucket_mb": 2.0,
     "before_last_gradient": 3,
 }
-RIGHT_ANSWER = code_of("lessons.ddp_from_scratch.solutions.started")
+RIGHT_ANSWER = code_of("lessons.ddp_from_scratch.solutions.best_count")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,12 @@ def test_the_suspects_are_the_bugs_in_an_order_that_says_nothing():
 
 
 def test_an_exercise_is_launched_and_judged():
-    assert check("started").outcome == UNANSWERED
-    answers.save("ddp_from_scratch.started", RIGHT_ANSWER)
-    verdict = check("started")
+    assert check("best_count").outcome == UNANSWERED
+    answers.save("ddp_from_scratch.best_count", RIGHT_ANSWER)
+    verdict = check("best_count")
     assert verdict.outcome == RIGHT, verdict
-    answers.save("ddp_from_scratch.started", RIGHT_ANSWER.replace("while", "if"))
-    assert "missing" in check("started").faults
-    answers.save("ddp_from_scratch.started", RIGHT_ANSWER.replace("set()", "set(1)"))
-    verdict = check("started")
-    assert verdict.outcome == RAISED and "ddp_from_scratch_started.py" in verdict.detail
-    with pytest.raises(ValueError, match=r"is no exercise; there are .*started"):
+    answers.save("ddp_from_scratch.best_count", RIGHT_ANSWER.replace("0.5", "'0.5'"))
+    verdict = check("best_count")
+    assert verdict.outcome == RAISED and "ddp_from_scratch_best_count.py" in verdict.detail
+    with pytest.raises(ValueError, match=r"is no exercise; there are .*exchange"):
         check("ended")

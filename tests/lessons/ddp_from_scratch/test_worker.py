@@ -17,10 +17,11 @@ from labkit.worker.trace import GAP_US
 from labkit.worker.transformer import seeded_transformer
 from lessons import ddp_from_scratch
 from lessons.ddp_from_scratch.plan import CASES, OURS, STRATEGIES, Buckets, Equality, Implementations, Profiles
-from lessons.ddp_from_scratch.worker.equality import Probe, samples_of
-from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
-from lessons.ddp_from_scratch.worker.replicas import Bucketed
+from lessons.ddp_from_scratch.worker.bucketed import Bucketed
+from lessons.ddp_from_scratch.worker.issued import IssueOrder
+from lessons.ddp_from_scratch.worker.probe import Probe, samples_of
 from lessons.ddp_from_scratch.worker.steps import run_point
+from lessons.ddp_from_scratch.worker.wrapped import wrap
 
 MODEL = {"layers": 2, "repeats": 2, "seeds": (0,)}
 

@@ -1,51 +1,13 @@
-"""A model under any strategy by name, torch's DDP and "nothing sent" among them; and what a step sends, and when."""
+"""What a step sends, and when: before the last gradient is there, or after it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from labkit.worker.counting import CollectiveCounter
-from lessons.ddp_from_scratch.worker.replicas import Bucketed, Flat, Naive, Overlapped, Replicas
-
-
-class Alone(Replicas):
-    """Replicas that exchange nothing after their start."""
-
-    def finish(self) -> None:
-        """Leave the gradients as this rank computed them."""
-
-
-class Torch(DistributedDataParallel):
-    """torch's DDP with our methods, which do nothing: its gradients are averaged when backward ends.
-
-    torch's hooks go with the object, so that nothing is left to close.
-    """
-
-    def finish(self) -> None: ...
-
-    def drain(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-_WITHOUT_BUCKETS = {"none": Alone, "naive": Naive, "flat": Flat, "overlapped": Overlapped}
-
-
-def wrap(module: nn.Module, strategy: str, bucket_mb: float | None, group: dist.ProcessGroup | None = None) -> Any:
-    """Return the module under a strategy; gradients live in torch's buckets as they live in ours."""
-    if strategy == "bucketed":
-        return Bucketed(module, bucket_mb, group)
-    if strategy == "ddp":
-        device = next(module.parameters()).device
-        devices = [device] if device.type == "cuda" else None
-        return Torch(module, devices, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
-    return _WITHOUT_BUCKETS[strategy](module, group)
+from labkit.worker.collectives import CollectiveCounter
 
 
 class IssueOrder(CollectiveCounter):

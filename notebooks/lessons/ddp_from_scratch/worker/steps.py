@@ -16,9 +16,10 @@ from labkit.worker.settings import release_memory, set_precision
 from labkit.worker.trace import profile_step
 from labkit.worker.trainer import adamw
 from labkit.worker.transformer import Transformer, seeded_transformer
-from lessons.ddp_from_scratch.plan import Equality, Profiles, Trial
+from lessons.ddp_from_scratch.plan import YOURS, Equality, Profiles, Trial
 from lessons.ddp_from_scratch.worker.equality import compare, try_variant
-from lessons.ddp_from_scratch.worker.issued import IssueOrder, wrap
+from lessons.ddp_from_scratch.worker.issued import IssueOrder
+from lessons.ddp_from_scratch.worker.wrapped import wrap
 
 _LEARNING_RATE = 1e-4
 _PARTS = ("forward_ms", "backward_ms", "waited_ms", "optimizer_ms")
@@ -72,7 +73,8 @@ class SteppingLoop:
         tokens = torch.randint(plan.vocabulary, (plan.samples, plan.sequence + 1), generator=generator)
         self.batch = [part.to(self.device) for part in (tokens[:, :-1], tokens[:, 1:])]
         self.tape, self.moments = Tape(self.device), []
-        self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb)
+        file = getattr(plan, YOURS.get(point.strategy, ""), "")
+        self.model, self.wrapped = model, wrap(model, point.strategy, point.bucket_mb, file=file)
         first = next(model.parameters())
         self.hook = first.register_post_accumulate_grad_hook(lambda _: self.note_moment())
 

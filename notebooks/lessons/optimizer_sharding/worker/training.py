@@ -14,7 +14,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
 from labkit.worker.clocks import fence
-from labkit.worker.counting import CollectiveCounter, SavedTensors
+from labkit.worker.collectives import CollectiveCounter
+from labkit.worker.counting import SavedTensors
 from labkit.worker.strategies import held_bytes
 from labkit.worker.transformer import seeded_transformer
 from lessons.optimizer_sharding.plan import Sharding

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.counting import CollectiveCounter
+from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.trace import profile_step
 from lessons.scaling.worker.epochs import make_feed
 from lessons.scaling.worker.loop import EpochLoop

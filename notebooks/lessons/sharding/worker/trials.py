@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from labkit.worker.counting import CollectiveCounter
+from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.equality import mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.sharding.worker.gpt import Gpt, samples
