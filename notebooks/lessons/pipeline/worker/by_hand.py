@@ -14,8 +14,8 @@ from lessons.pipeline.theory.schedules import Step
 class Link:
     """This rank's way to its neighbours: hidden states go to the next rank, their gradients to the one before.
 
-    Each has a process group of its own. In one group, NCCL would put all messages between two ranks into one queue, and
-    two neighbours that send to each other would wait forever.
+    Each has a process group of its own: in one group, NCCL takes all messages between two ranks one after the other,
+    and two neighbours that send to each other would depend on how much it buffers.
     """
 
     def __init__(self, rank: int, ranks: int, shape: torch.Size, device: torch.device, groups):
