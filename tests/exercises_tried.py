@@ -10,11 +10,8 @@ from labkit.course import answers
 from labkit.course.grading.grade import exercise_of as exercise_of
 from labkit.engine.called_function import as_json
 
-# Exercises that only a launch of several processes can try: no function of theirs is called alone.
-WITHOUT_CASES = {name for name in answers.exercises() if exercise_of(name).trial and exercise_of(name).cases is None}
-ON_RANKS = WITHOUT_CASES | {
-    name for name in answers.exercises() if (cases := exercise_of(name).cases) is not None and cases.on_ranks
-}
+# Exercises that several processes try together: no function of theirs is called alone.
+ON_RANKS = {name for name in answers.exercises() if (cases := exercise_of(name).cases) is not None and cases.on_ranks}
 
 
 def solution_of(name: str) -> Callable:

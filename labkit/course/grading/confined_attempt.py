@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from multiprocessing import connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ def main(results: int) -> None:
         from labkit.engine.called_function import load_function, results_of_two_calls
 
         error = syntax.syntax_error(code := file.read_bytes())
-        open_steps = [] if error else syntax.open_steps(code, request["function"])
+        open_steps = [] if error else syntax.open_steps(code, *request["functions"])
         _write(results, {"syntax": error, "open": open_steps})
         if error or open_steps:
             return
@@ -40,7 +40,7 @@ def main(results: int) -> None:
         if request["on_ranks"]:
             importlib.import_module("torch._dynamo")  # torch does at its first step, on each rank; it takes seconds
             for arguments in request["inputs"]:
-                _write(results, _on_ranks(drive, file, request["function"], arguments))
+                _write(results, _on_ranks(drive, file, request["functions"], arguments))
             return
         function = load_function(file, request["function"])
         _write(results, {"loaded": True})
@@ -54,7 +54,7 @@ def main(results: int) -> None:
         sys.exit(1)
 
 
-def _on_ranks(drive: Any, file: Path, function: str, arguments: list) -> dict:
+def _on_ranks(drive: Any, file: Path, functions: list[str], arguments: list) -> dict:
     """Return what the driver gives on each rank as a row; or what the first rank raised that did.
 
     Each rank is a process, forked now, since importing torch takes seconds; they meet at a file, and over the loopback.
@@ -65,7 +65,7 @@ def _on_ranks(drive: Any, file: Path, function: str, arguments: list) -> dict:
         for rank in range(arguments[0]):
             reader, writer = multiprocessing.Pipe(duplex=False)
             fork = multiprocessing.get_context("fork")
-            process = fork.Process(target=_be_rank, args=(writer, drive, file, function, folder, rank, arguments))
+            process = fork.Process(target=_be_rank, args=(writer, drive, file, functions, folder, rank, arguments))
             process.start()
             writer.close()
             ranks[reader] = process
@@ -93,17 +93,19 @@ def _end(processes: Iterable) -> None:
         process.join()
 
 
-def _be_rank(writer, drive: Callable, file: Path, function: str, folder: str, rank: int, arguments: list) -> None:
+def _be_rank(writer, drive: Any, file: Path, functions: list[str], folder: str, rank: int, arguments: list) -> None:
     import torch
     import torch.distributed as dist
 
-    from labkit.engine.called_function import load_function
+    from labkit.engine.called_function import load_functions
 
     try:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=arguments[0])
         world = SimpleNamespace(rank=rank, ranks=arguments[0], group=None)
-        message = {"given": drive(load_function(file, function), world, *arguments)}
+        loaded = load_functions(file, *functions)
+        answer = loaded if len(functions) > 1 else loaded[functions[0]]
+        message = {"given": drive(answer, world, *arguments)}
     except BaseException as error:
         message = {"raised": _what_it_raises(error, file), "traceback": _from_own_line(error, file)}
     writer.send_bytes(json.dumps(message).encode())

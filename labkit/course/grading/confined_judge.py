@@ -74,6 +74,7 @@ def _run_answer(
     request = {
         "file": file,
         "function": name.partition(".")[2],
+        "functions": answers.functions_of(name),
         "inputs": inputs,
         "driver": cases.driver,
         "on_ranks": cases.on_ranks,
@@ -187,17 +188,20 @@ def _lines(results: str) -> list[dict[str, Any]]:
 def _reference_rows(name: str, inputs: str, limits: Limits) -> list[Any]:
     """Return what the reference solution gives in the same kind of process."""
     cases = cases_of(name)
-    code = "\n\n\n".join(map(code_of, cases.reference)) if not cases.on_ranks else _imported(name, cases.reference[0])
+    code = "\n\n\n".join(map(code_of, cases.reference)) if not cases.on_ranks else _imported(name, cases.reference)
     result, rows = _rows(name, code, json.loads(inputs), limits)
     if rows is None:
         raise RuntimeError(f"the reference solution of {name} did not end well:\n{result.printed}\n{result.results}")
     return rows
 
 
-def _imported(name: str, reference: str) -> str:
-    """Return the code of an answer that is a function or method of a module that is packed."""
-    module, inside = locate(reference)
-    return f"import {module}\n\n{name.partition('.')[2]} = {'.'.join([module, *inside])}\n"
+def _imported(name: str, references: Sequence[str]) -> str:
+    """Return the code of an answer whose functions are functions or methods of a module that is packed."""
+    located = [locate(reference) for reference in references]
+    lines = [f"import {module}" for module in dict.fromkeys(module for module, _ in located)]
+    for function, (module, inside) in zip(answers.functions_of(name), located, strict=True):
+        lines.append(f"{function} = {'.'.join([module, *inside])}")
+    return "\n".join(lines) + "\n"
 
 
 def _measured_again(name: str, given: Sequence[Any], inputs: list, limits: Limits) -> list[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from IPython.display import HTML
 
 from labkit.course.answer_launch import call_text
@@ -212,8 +213,56 @@ _SENT_BYTES = compared(
     ),
 )
 
+_WORKER = "lessons.ddp_fsdp.worker"
+_REFERENCE = tuple(f"{_WORKER}.sharded_layer.ShardedLayer.{name}" for name in LAYER_FUNCTIONS)
+
+
+def _stacks(random: Random) -> list[tuple[int, int, int, int]]:
+    """Return ranks, width, layers and a seed; not all ranks divide a layer's weights."""
+    return [(ranks, random.randint(3, 9), random.randint(2, 3), random.randint(1, 10**6)) for ranks in (2, 3, 4)]
+
+
+def judge_on_ranks(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdict:
+    """Return the verdict on what `tried.drive` tells of each rank, `due` being the same of the reference solution.
+
+    Gradients and weights are compared here: the notes say what is behind a difference.
+    """
+    for (ranks, *_), mine, right in zip(inputs, given, due, strict=True):
+        faults: dict[str, str] = {}
+        for rank, (told, expected) in enumerate(zip(mine, right, strict=True)):
+            first = {"update_error": 0.0, "loss_error": 0.0, "gradient_ratio": 1.0, "ranks": ranks}
+            faults = layer_faults(first | told["notes"] | {"ranks": ranks}) | faults
+            same = all(_is_near(told[name], expected[name]) for name in ("gradients", "shards"))
+            if not faults and not same:
+                faults["wrong"] = f"gradients or weights of rank {rank} are not those of one process"
+        if faults:
+            where = {kind: f"with {ranks} ranks, {sentence}" for kind, sentence in faults.items()}
+            return Verdict.of_faults("sharded_layer", where)
+    merit = "on 2, 3 and 4 ranks gradients and weights are those of one process, and nothing whole is kept"
+    return Verdict.of_faults("sharded_layer", {}, merit)
+
+
+def _is_near(given: list, right: list) -> bool:
+    mine, due = (np.concatenate([np.ravel(each) for each in side] or [[]]) for side in (given, right))
+    return mine.shape == due.shape and bool(np.linalg.norm(mine - due) <= 1e-3 * np.linalg.norm(due))
+
+
+_PACKED = (
+    *("labkit.repository", "labkit.theory.shapes", "labkit.theory.sizes", "labkit.theory.traffic"),
+    *("labkit.worker.collectives", "labkit.worker.strategies"),
+    *(f"{_WORKER}.{name}" for name in ("sharded_layer", "tried", "watched_layer")),
+)
 _SHARDED_LAYER = Exercise(
     "sharded_layer",
+    cases=Cases(
+        _stacks,
+        judge_on_ranks,
+        driver=f"{_WORKER}.tried",
+        on_ranks=True,
+        reference=_REFERENCE,
+        may_import=_PACKED,
+        start_s=40.0,  # torch
+    ),
     functions=LAYER_FUNCTIONS,
     trial=Launches(_layers, judge_layers),
     grade=CORE,
@@ -227,7 +276,7 @@ _SHARDED_LAYER = Exercise(
         "`dist.reduce_scatter_tensor(self.shard.grad, self.whole.grad / self.ranks, group=self.group)` averages; "
         "`shard.grad` needs room first: `torch.empty_like(self.shard)`. Then forget `self.whole.grad`, and free.",
     ),
-    solution=tuple(f"lessons.ddp_fsdp.worker.by_hand.ShardedLayer.{name}" for name in LAYER_FUNCTIONS),
+    solution=_REFERENCE,
 )
 
 check = Exercises(

@@ -43,7 +43,7 @@ _CLOSE = 1e-3  # relative, of float32 values that differ by rounding alone
 def layer_faults(row: dict[str, Any]) -> dict[str, str]:
     """Return what is wrong with layers that somebody sharded, by kind; a fault that follows from another is left out.
 
-    `row` has `ranks` and what was noted (worker/watched.py). A note that is absent is zero.
+    `row` has `ranks` and what was noted (worker/watched_layer.py). A note that is absent is zero.
     """
     notes, ranks = defaultdict(float, row), row["ranks"]
     if notes["no_room"]:

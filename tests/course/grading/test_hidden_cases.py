@@ -4,14 +4,14 @@ import json
 from itertools import pairwise
 
 import pytest
-from exercises_tried import WITHOUT_CASES, exercise_of, given_by, solution_of, written_as
+from exercises_tried import exercise_of, given_by, solution_of, written_as
 from slips import SLIPS, slipped
 
 from labkit.course import answers
 from labkit.course.exercises import cases_of
 from labkit.course.verdict import RIGHT, WRONG
 
-EXERCISES = [name for name in answers.exercises() if name not in WITHOUT_CASES]
+EXERCISES = answers.exercises()
 STUDENTS = [f"student {number}" for number in range(12)]
 # These need a launch or torch to be judged; test_confined_judge.py tries them in confined processes.
 CALLED = [name for name in EXERCISES if not cases_of(name).driver and name != "precision_memory.peak_bytes"]

@@ -3,11 +3,14 @@
 import pytest
 
 from labkit.course import answers
+from labkit.course.exercises import exercise_of
+from labkit.course.grading.confine import Limits
+from labkit.course.grading.confined_judge import judge
 from labkit.course.source import code_of
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from labkit.launching import launch
 from lessons import ddp_fsdp
-from lessons.ddp_fsdp.exercises import judge_layers
+from lessons.ddp_fsdp.exercises import judge_layers, judge_on_ranks
 from lessons.ddp_fsdp.plan import Layers
 from lessons.ddp_fsdp.theory import layer_faults
 
@@ -171,3 +174,23 @@ def test_faults_at_their_bounds():
     assert [*layer_faults(right | {"update_error": 0.1})] == ["wrong"]
     assert [*layer_faults(right | {"weights_error": float("inf"), "gradient_error": 0.5})] == ["wrong_weights"]
     assert [*layer_faults(right | {"gradient_error": 0.5, "own_error": 1.0, "other_error": 1.0})] == ["wrong_gradient"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("confined")
+@pytest.mark.parametrize("name", ["lists", "summed", "next_ranks_part", "never_freed", "two_ranks"])
+def test_the_grader_says_what_the_check_says(name):
+    changes, kind = TRIED[name]
+    verdict = judge(exercise_of(NAME), NAME, changed(*changes), "ada", limits=Limits(40))
+    assert verdict.outcome == (WRONG if kind else RIGHT), verdict
+    assert {*verdict.faults} == ({"wrong_gradient"} if name == "two_ranks" else {kind} - {""})
+
+
+def test_gradients_are_compared_out_of_the_answers_reach():
+    right = {"notes": {}, "gradients": [[1.0, 2.0]], "shards": [[3.0, 4.0]]}
+    cases = [(2, 4, 1, 0)]
+    assert judge_on_ranks([[right, right]], cases, [[right, right]]).outcome == RIGHT
+    for name in ("gradients", "shards"):
+        forged = right | {name: [[1.0, 2.1]]}
+        assert [*judge_on_ranks([[right, forged]], cases, [[right, right]]).faults] == ["wrong"]
+        assert [*judge_on_ranks([[right, right | {name: [[1.0]]}]], cases, [[right, right]]).faults] == ["wrong"]

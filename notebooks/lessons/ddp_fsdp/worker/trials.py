@@ -18,7 +18,8 @@ from labkit.worker.equality import gather_numbers, mean_over_ranks, ratio_along,
 from labkit.worker.trainer import Trainer, batches
 from lessons.ddp_fsdp.plan import YOURS
 from lessons.ddp_fsdp.worker.bert import Bert
-from lessons.ddp_fsdp.worker.by_hand import ByHand, ShardedLayer, average, layer_of
+from lessons.ddp_fsdp.worker.by_hand import ByHand, average, layer_of
+from lessons.ddp_fsdp.worker.sharded_layer import ShardedLayer
 
 # A variant changes one thing: `share` (whether the sampler knows the ranks), `reshuffle` (whether it knows the epoch),
 # `sum` (a communication hook that forgets to divide), `unused` (a layer that no forward calls).
