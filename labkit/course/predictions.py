@@ -74,7 +74,7 @@ class Prediction:
             return f"that is no number such as 1589.5{kept}"
         self.value = value
         noted = f"noted, {_typed(value)}{self.unit and f' {self.unit}'}"
-        return f"{noted}: it will stand on the charts below{self._keep()}"
+        return f"{noted}: it comes back beside the result{self._keep()}"
 
     def _keep(self) -> str:
         """Keep the value; return a remark where that is not possible."""
@@ -126,13 +126,13 @@ def _short(value: float, digits: int) -> str:
 
 
 def error_of(guessed: float, measured: float, unit: str) -> str:
-    """Return in words how far a guess is from what was measured, such as "too slow by 2.3 ×"."""
+    """Return in words how far a guess is from what was measured, such as "too slow by a factor of 2.3"."""
     if guessed == measured or (guessed * measured > 0 and max(guessed / measured, measured / guessed) <= RIGHT_WITHIN):
         return "right within 5 %"
     high, low = ("too slow", "too fast") if unit in TIME_UNITS else ("too high", "too low")
     direction = high if guessed > measured else low
     if guessed > 0 and measured > 0 and unit != "%":
-        return f"{direction} by {_short(max(guessed / measured, measured / guessed), 2)} ×"
+        return f"{direction} by a factor of {_short(max(guessed / measured, measured / guessed), 2)}"
     return f"{direction} by {_with_unit(abs(guessed - measured), 'percentage points' if unit == '%' else unit)}"
 
 

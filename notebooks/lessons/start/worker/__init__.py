@@ -19,12 +19,12 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if isinstance(worker.plan, Failure):
         fail(worker, point)
     else:
+        record_start_up(worker)
         hello(worker)
 
 
 def hello(worker: Worker) -> None:
     """Say who this rank is, and add up all ranks' numbers, again and again."""
-    record_start_up(worker)
     ranks = torch.zeros(1, device=worker.device)
 
     def add_up() -> None:
