@@ -157,7 +157,8 @@ def _count_faults(before: Held, after: Held, step_moves: list, step: int) -> Ite
             yield "twice", f"rank {rank}'s chunk {chunk} gets the values of {_ranks(twice)} a second time: {why_so}"
         elif lost and step < ranks - 1:
             why_so = f"in the first {ranks - 1} steps it is added"
-            yield "replaced", f"what arrives replaces rank {rank}'s chunk {chunk}, and {_ranks(lost)} is lost: {why_so}"
+            what = f"what arrives replaces rank {rank}'s chunk {chunk}, and the values of {_ranks(lost)} are lost"
+            yield "replaced", f"{what}: {why_so}"
         elif lost:
             yield "overwritten", f"rank {rank}'s chunk {chunk} loses the values of {_ranks(lost)}: {_NEXT}"
 

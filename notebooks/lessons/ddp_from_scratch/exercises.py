@@ -33,6 +33,10 @@ SYMPTOMS = {  # what is wrong with each of the replicas that train with a bug
 NUMBER_OF_RANKS = (2, 3, 4)
 CLOSE = {"bfloat16": 0.05, "mixed": 0.05}  # of the gradients' length; rounding alone makes such a difference
 _USUAL_CLOSE = 1e-4
+_WHAT_TO_CHECK = {  # where the numbers alone do not say which mistake it is
+    "exchange": "do all ranks join the gradients in the same order, wait for the call, and copy each part back?",
+    "ready": "is each bucket sent in its turn, only when nothing of it is missing, and only while `self.sync` is true?",
+}
 
 
 def _shown(hole: str) -> list[tuple[int, str, str, int]]:
@@ -52,7 +56,7 @@ def judge_gradients(given: list, inputs: Sequence[Sequence[Any]], due: list) -> 
     exercise, faults = inputs[0][1], {}
     for (ranks, hole, case, _), mine, right in zip(inputs, given, due, strict=True):
         close = CLOSE.get(case, _USUAL_CLOSE)
-        fault = _gradient_fault(ranks, mine, right, close) or _sending_fault(hole, mine, right)
+        fault = _gradient_fault(hole, ranks, mine, right, close) or _sending_fault(hole, mine, right)
         if fault:
             faults.setdefault(fault[0], f"in the case `{case}` with {ranks} ranks, {fault[1]}")
     if not faults:
@@ -69,7 +73,7 @@ def _early(events: list) -> tuple[int, int]:
     return sum(event != "gradient" for event in events[:last]), sum(event != "gradient" for event in events)
 
 
-def _gradient_fault(ranks: int, given: list, due: list, close: float) -> tuple[str, str] | None:
+def _gradient_fault(hole: str, ranks: int, given: list, due: list, close: float) -> tuple[str, str] | None:
     """Return the first wrong step of the ranks, by the mistake behind it."""
     for step, right_of_ranks in enumerate(zip(*(rank["gradients"] for rank in due), strict=True)):
         mine_of_ranks = [rank["gradients"][step] for rank in given]
@@ -94,10 +98,10 @@ def _gradient_fault(ranks: int, given: list, due: list, close: float) -> tuple[s
         if all(_distance(np.sort(mine), np.sort(right)) <= close for mine, right in pairs):
             return "mixed_up", f"the {when} have the right numbers in wrong places: which part belongs to which weight?"
         if not any(type(event) is int for rank in given for event in rank["events"][step]):
-            return "silent", "no rank calls an all-reduce of gradients: each keeps its own"
+            return "silent", "no rank calls an all-reduce of gradients, so no rank gets their mean"
         off = units.percent(max(errors))
-        wait = "was each call waited for, which `async_op=True` leaves to you, before its tensor was used?"
-        return "wrong", f"the {when} differ from the mean over all ranks by {off} of their length: {wait}"
+        what = f"the {when} differ from the mean over all ranks by {off} of their length"
+        return "wrong", f"{what}: {_WHAT_TO_CHECK[hole]}"
     return None
 
 
@@ -129,7 +133,8 @@ def _sending_fault(hole: str, given: list, due: list) -> tuple[str, str] | None:
         for events, right_events in zip(mine["events"], right["events"], strict=True):
             (early, calls), (right_early, right_calls) = _early(events), _early(right_events)
             if calls != right_calls:
-                enough = f"{right_calls} {'is' if right_calls == 1 else 'are'} enough"
+                enough = "enough" if calls > right_calls else "needed"
+                enough = f"{right_calls} {'is' if right_calls == 1 else 'are'} {enough}"
                 return "calls", f"rank {rank} makes {calls} all-reduces of gradients in a step, and {enough}"
             if hole == "ready" and early < right_early:
                 what = f"rank {rank} calls {early} of {calls} all-reduces before its last gradient is there"

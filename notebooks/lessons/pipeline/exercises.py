@@ -137,7 +137,7 @@ def _deadlock_fault(order: list[list[Step]], ranks: int) -> tuple[str, str] | No
     try:
         simulate(order, _equal_times(ranks))
     except ValueError as error:
-        return "deadlock", f"the pipeline stands still: {error}"
+        return "deadlock", f"the pipeline stands still: {error}: what do the other ranks run before that?"
     return None
 
 
@@ -155,7 +155,8 @@ def _speed_fault(order: list[list[Step]], ranks: int, count: int) -> tuple[str, 
     taken, least = (step_time(simulate(steps, _equal_times(ranks))) for steps in (order, one_f_one_b(ranks, count)))
     if taken > least * 1.001:
         lasts = f"a step lasts as long as {taken:.0f} forwards (a backward counts as 2), and {least:.0f} are enough"
-        return "slow", f"{lasts}: some rank waits longer than it needs to"
+        why = "how many forwards come first, and do all ranks take the micro-batches in the same order?"
+        return "slow", f"{lasts}: some rank waits longer than it needs to: {why}"
     return None
 
 

@@ -148,7 +148,7 @@ RANK_0 = "    if dist.get_rank(self.group) == 0:\n        "
         ),
         ([(SCATTER, RANK_0 + "self.gather()\n" + SCATTER)], RAISED, "calls all_gather_into_tensor"),
         ([("self.shard.data, group=self.group", "self.shard.data")], RAISED, "pass `group=self.group`"),
-        ([(RESIZE, "")], RAISED, "whose memory is freed: resize its storage first"),
+        ([(RESIZE, "")], RAISED, "whose memory is freed or too small: resize its storage first, in bytes"),
         ([("def free(self)", "def release(self)")], RAISED, "defines no function `free`; it defines `gather`"),
         ([(SCATTER, RANK_0 + "while True: pass\n" + SCATTER)], HUNG, "did not come back within 3 s"),
     ],

@@ -135,7 +135,8 @@ def watched_calls(
     def watched(name: str, original: Any) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
             if not all(map(has_memory, [*arguments, *named.values()])):
-                raise RuntimeError(f"{name} was given a tensor whose memory is freed: resize its storage first")
+                fault = "a tensor whose memory is freed or too small: resize its storage first, in bytes"
+                raise RuntimeError(f"{name} was given {fault}")
             groups = [given for given in (*arguments, *named.values()) if isinstance(given, dist.ProcessGroup)]
             if (groups or [every])[0] != (group or every):
                 raise RuntimeError(f"{name} is called for ranks that have no such layer: pass `group=self.group`")
