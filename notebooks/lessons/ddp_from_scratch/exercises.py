@@ -70,7 +70,11 @@ def judge_gradients(given: list, inputs: Sequence[Sequence[Any]], due: list) -> 
 def _early(events: list) -> tuple[int, int]:
     """Return how many all-reduces were called before the last gradient, and how many in all."""
     last = max((place for place, event in enumerate(events) if event == "gradient"), default=0)
-    return sum(event != "gradient" for event in events[:last]), sum(event != "gradient" for event in events)
+    return sum(type(event) is int for event in events[:last]), sum(type(event) is int for event in events)
+
+
+def _waits_early(events: list) -> bool:
+    return "wait" in events and "gradient" in events[events.index("wait") :]
 
 
 def _gradient_fault(hole: str, ranks: int, given: list, due: list, close: float) -> tuple[str, str] | None:
@@ -136,6 +140,9 @@ def _sending_fault(hole: str, given: list, due: list) -> tuple[str, str] | None:
                 enough = "enough" if calls > right_calls else "needed"
                 enough = f"{right_calls} {'is' if right_calls == 1 else 'are'} {enough}"
                 return "calls", f"rank {rank} makes {calls} all-reduces of gradients in a step, and {enough}"
+            if hole == "ready" and _waits_early(events) and not _waits_early(right_events):
+                what = f"rank {rank} waits for an all-reduce before its last gradient is there"
+                return "waits", f"{what}, so backward hides nothing: `exchange` waits when backward has ended"
             if hole == "ready" and early < right_early:
                 what = f"rank {rank} calls {early} of {calls} all-reduces before its last gradient is there"
                 return "late", f"{what}, and {right_early} could be hidden behind backward: send what is ready"

@@ -90,6 +90,7 @@ def test_each_wrong_exchange_is_named(old, new, kind):
     ("old", "new", "kinds"),
     [
         ("while len", "if len", {"late"}),
+        ("self.send_next()", "self.send_next()\n            self.works[-1].wait()", {"waits"}),
         (LOOP, "", {"late"}),
         ("    if self.sync:\n", "    if True:\n", {"wrong"}),
         (LOOP, "        self.works.append(self.average(weight.grad))\n", {"wrong", "mismatch"}),

@@ -21,6 +21,17 @@ _STEPS = 2
 _LATE_S = 0.05  # what the others have sent before the last rank begins has not arrived
 
 
+class _NotedWork:
+    """An all-reduce that was started; waiting for it is an event."""
+
+    def __init__(self, work: Any, events: list[str | int]):
+        self._work, self._events = work, events
+
+    def wait(self) -> None:
+        self._events.append("wait")
+        self._work.wait()
+
+
 def yours(hole: str, method: Callable) -> type:
     """Return the class of replicas whose method `hole` this one replaces."""
     return type("Yours", (HOLES[hole],), {hole: method})
@@ -30,10 +41,12 @@ def drive(method: Callable, world: SimpleNamespace, ranks: int, hole: str, case:
     """Return what two steps with the method leave on this rank.
 
     `gradients`: of each step, for each weight a list of numbers or None, as they are when `finish` returns. `events`:
-    of each step, in order, "gradient" when one is computed, and the bytes of each all-reduce when it is called.
+    of each step, in order, "gradient" when one is computed, the bytes of each all-reduce when it is called, and "wait"
+    when one that `average` started is waited for.
     """
     model = Probe(case, world.rank, seed)
     wrapped: Any = yours(hole, method)(model, world.group)
+    average = wrapped.average
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE)
     gradients, events = [], []
@@ -44,6 +57,7 @@ def drive(method: Callable, world: SimpleNamespace, ranks: int, hole: str, case:
             parts[-1] = samples[:0], targets[:0]
         time.sleep(_LATE_S * (world.rank == ranks - 1))
         order = IssueOrder(model)
+        wrapped.average = lambda tensor, events=order.events: _NotedWork(average(tensor), events)
         with order:
             backward_on_rank(wrapped, case, parts, world.rank)
         for hook in order.hooks:
