@@ -87,7 +87,7 @@ class Replicas(nn.Module):
         """Start to average a tensor over the ranks, in place; return the work to wait for."""
         if tensor.is_cuda:
             return dist.all_reduce(tensor, dist.ReduceOp.AVG, group=self.group, async_op=True)
-        tensor.div_(self.ranks)  # gloo can add, but not average
+        tensor.div_(self.ranks)  # not every gloo can average
         return dist.all_reduce(tensor, group=self.group, async_op=True)
 
     def copy_from_rank_0(self, tensors: Iterable[torch.Tensor]) -> None:
