@@ -268,7 +268,7 @@ def test_noting_ends_with_an_error():
 
 @pytest.mark.slow
 def test_replicas_are_imported_without_transformers():
-    imports = "from lessons.ddp_from_scratch.worker.replicas import Overlapped, Bucketed"
+    imports = "from lessons.ddp_from_scratch.worker.bucketed import Bucketed, Overlapped"
     code = f"import sys, labkit; {imports}; print('transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
