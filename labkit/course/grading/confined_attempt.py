@@ -42,12 +42,11 @@ def main(results: int) -> None:
             for arguments in request["inputs"]:
                 _write(results, _on_ranks(drive, file, request["functions"], arguments))
             return
-        function = load_function(file, request["function"])
+        (name,) = request["functions"]
+        function = load_function(file, name)
         _write(results, {"loaded": True})
         for arguments in request["inputs"]:
-            row = (
-                drive(function, *arguments) if drive else results_of_two_calls(function, request["function"], arguments)
-            )
+            row = drive(function, *arguments) if drive else results_of_two_calls(function, name, arguments)
             _write(results, {"row": row})
     except BaseException as error:  # an answer that exits is told so, and not taken for one that ended well
         _write(results, {"raised": _what_it_raises(error, file), "traceback": _from_own_line(error, file)})

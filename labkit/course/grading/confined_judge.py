@@ -73,7 +73,6 @@ def _run_answer(
     file = answers.file_of(name).name
     request = {
         "file": file,
-        "function": name.partition(".")[2],
         "functions": answers.functions_of(name),
         "inputs": inputs,
         "driver": cases.driver,

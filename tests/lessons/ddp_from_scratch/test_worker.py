@@ -52,7 +52,7 @@ def test_every_case_is_as_in_one_process(ranks):
 def test_a_case_is_what_its_name_says(rank):
     def gradients(case):
         probe = Probe(case, rank, 0)
-        probe(*samples_of(case, rank, 0, 0)).backward()
+        probe(*samples_of(case, rank, rank + 2, 0, 0)).backward()
         return {name for name, weight in probe.named_parameters() if weight.grad is not None}
 
     everything = gradients("plain")
@@ -62,7 +62,12 @@ def test_a_case_is_what_its_name_says(rank):
     assert everything - gradients("tied") == {"last.weight"}
     assert "spare.weight" in dict(Probe("unused", rank, 0).named_parameters())
     assert "spare.weight" not in gradients("unused")
-    assert len(samples_of("uneven", rank, 0, 0)[0]) == 2 + 2 * rank
+    assert len(samples_of("uneven", rank, rank + 2, 0, 0)[0]) == 2 + 2 * rank
+    assert (
+        len(samples_of("no_samples", rank, rank + 1, 0, 0)[0])
+        == 0
+        < len(samples_of("no_samples", rank, rank + 2, 0, 0)[0])
+    )
 
 
 @pytest.mark.slow
@@ -133,7 +138,7 @@ def test_gradients_live_in_the_buckets(alone):
     probe = Probe("plain", 0, 0)
     wrapped = Bucketed(probe, 0.0003)
     for _ in range(2):
-        wrapped(*samples_of("plain", 0, 0, 0)).backward()
+        wrapped(*samples_of("plain", 0, 2, 0, 0)).backward()
         wrapped.finish()
         assert len(wrapped.flats) > 2
         for number, bucket in enumerate(wrapped.buckets):
@@ -161,7 +166,7 @@ def test_closing_leaves_the_module_as_it_was(alone, strategy):
     wrapped.close()
     called = []
     wrapped.average = lambda tensor: called.append(tensor)
-    probe(*samples_of("plain", 0, 0, 0)).backward()
+    probe(*samples_of("plain", 0, 2, 0, 0)).backward()
     assert not called
     assert not any(weight._post_accumulate_grad_hooks for weight in probe.parameters())
 
@@ -173,7 +178,7 @@ def test_nothing_is_sent_under_no_sync_and_all_of_it_after(alone, strategy):
     average = wrapped.average
     wrapped.average = lambda tensor: sent.append(tensor.numel()) or average(tensor)
     with wrapped.no_sync():
-        wrapped(*samples_of("plain", 0, 0, 0)).backward()
+        wrapped(*samples_of("plain", 0, 2, 0, 0)).backward()
     assert not sent
     wrapped.finish()
     assert sum(sent) == sum(weight.numel() for weight in wrapped.weights)
@@ -186,9 +191,9 @@ def test_no_sync_inside_no_sync_ends_with_the_outer_one(alone):
     with wrapped.no_sync():
         with wrapped.no_sync():
             pass
-        wrapped(*samples_of("plain", 0, 0, 0)).backward()
+        wrapped(*samples_of("plain", 0, 2, 0, 0)).backward()
         assert not sent
-    wrapped(*samples_of("plain", 0, 0, 0)).backward()
+    wrapped(*samples_of("plain", 0, 2, 0, 0)).backward()
     assert sent
 
 
@@ -203,7 +208,7 @@ def test_all_that_was_sent_is_waited_for(alone, strategy):
         return SimpleNamespace(wait=lambda work=started[-1]: waited.append(work) or work.wait())
 
     wrapped.average = noted
-    wrapped(*samples_of("plain", 0, 0, 0)).backward()
+    wrapped(*samples_of("plain", 0, 2, 0, 0)).backward()
     wrapped.finish()
     assert waited == started != []
 

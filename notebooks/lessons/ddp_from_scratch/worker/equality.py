@@ -31,11 +31,8 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     optimizers = [torch.optim.SGD(model.parameters(), lr=LEARNING_RATE) for model in (wrapped, reference)]
     errors, none_right = [], True
     for step in range(worker.plan.steps):
-        parts = [samples_of(case, rank, point.seed, step) for rank in range(worker.gpus)]
+        parts = [samples_of(case, rank, worker.gpus, point.seed, step) for rank in range(worker.gpus)]
         parts = [(samples.to(worker.device), targets.to(worker.device)) for samples, targets in parts]
-        if case == "no_samples":
-            samples, targets = parts[-1]
-            parts[-1] = samples[:0], targets[:0]
         backward_on_rank(wrapped, case, parts, worker.rank)
         _right_loss(reference, case, parts).backward()
         pairs = list(zip(wrapped.parameters(), reference.parameters(), strict=True))

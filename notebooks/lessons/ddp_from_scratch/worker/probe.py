@@ -54,12 +54,15 @@ class Probe(nn.Module):
         return functional.mse_loss(self.last(mixed).float(), targets)
 
 
-def samples_of(case: str, rank: int, seed: int, step: int) -> Samples:
+def samples_of(case: str, rank: int, ranks: int, seed: int, step: int) -> Samples:
     """Return a rank's samples of a step and their targets: four, or more on later ranks if the case is uneven.
 
+    With "no_samples" the last rank has none.
     With "unused_on_some" even ranks' samples all take the first expert, odd ranks' the second.
     """
     count = 2 + 2 * rank if case in ("uneven", "weighted") else 4
+    if case == "no_samples" and rank == ranks - 1:
+        count = 0
     generator = torch.Generator().manual_seed(1_000_000 * (1 + seed) + 1000 * step + rank)
     samples, targets = torch.randn(2, count, _WIDTH, generator=generator)
     if case == "unused_on_some":

@@ -51,10 +51,7 @@ def drive(method: Callable, world: SimpleNamespace, ranks: int, hole: str, case:
     optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE)
     gradients, events = [], []
     for step in range(_STEPS):
-        parts = [samples_of(case, rank, seed, step) for rank in range(ranks)]
-        if case == "no_samples":
-            samples, targets = parts[-1]
-            parts[-1] = samples[:0], targets[:0]
+        parts = [samples_of(case, rank, ranks, seed, step) for rank in range(ranks)]
         time.sleep(_LATE_S * (world.rank == ranks - 1))
         order = IssueOrder(model)
         wrapped.average = lambda tensor, events=order.events: _NotedWork(average(tensor), events)

@@ -14,8 +14,7 @@ from lessons.pipeline.theory.schedules import Step
 class Link:
     """This rank's way to its neighbours: hidden states go to the next rank, their gradients to the one before.
 
-    Each has a process group of its own: in one group, NCCL takes all messages between two ranks one after the other,
-    and two neighbours that send to each other would depend on how much it buffers.
+    Each way has a process group of its own, so that no message waits behind one of the other way.
     """
 
     def __init__(self, rank: int, ranks: int, shape: torch.Size, device: torch.device, groups):
