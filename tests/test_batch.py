@@ -167,6 +167,20 @@ def test_what_is_folded_in_a_notebook_is_folded_in_its_page(tmp_path, write_note
     assert "<td>17</td>" in opened.partition("</details>")[0]
 
 
+def test_formulas_are_typeset_without_a_script(tmp_path, write_notebook):
+    text = r"text: # Sums" "\n\n" r"$\frac{a}{b}$ and $\frac{c}{$, then" "\n\n" r"$$x \ge \sqrt{y}$$"
+    write_notebook(tmp_path / "n" / "00_sums.ipynb", text)
+    assert main(["--notebooks-folder", str(tmp_path / "n"), "--report", str(tmp_path / "r"), "00"]) == 0
+    html = (tmp_path / "r" / "00_sums.html").read_text()
+    assert (
+        "<mfrac>" in html
+        and "<msqrt>" in html
+        and r"<code>\frac{c}{</code>" in html
+        and "$" not in html.split("Sums", 1)[1]
+    )
+    assert loaded_addresses(html) == []
+
+
 def test_declared_parameters_are_passed_and_no_others(folder, capfd):
     status, report = run(folder, "00", "-p", "gpus", "4", "-p", "seeds", "3", "-p", "size", "small")
     assert status == 0

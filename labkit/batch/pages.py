@@ -14,8 +14,10 @@ from typing import Any
 import nbconvert
 import nbformat
 from jinja2 import DictLoader, pass_context
+from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
 from nbconvert.filters import markdown2html
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from traitlets.config import Config
 
 from labkit.engine.files import replace_file
@@ -72,6 +74,8 @@ p.report-widget { margin: 4px 10px; color: var(--soft); font: italic 13px system
 .jp-RenderedImage img { max-width: 100%; height: auto; }
 .jp-RenderedMarkdown table { margin-left: 0; }
 .jp-OutputArea-output { overflow-x: auto; }
+mtd[columnalign="right"] { text-align: right; } /* browsers know no columnalign */
+mtd[columnalign="left"] { text-align: left; }
 """
 )
 
@@ -118,16 +122,38 @@ def loaded_addresses(html: str) -> list[str]:
     return finder.addresses
 
 
-class _Exporter(HTMLExporter):
-    """nbconvert's, which embeds images only where a text names one.
+class _Renderer(IPythonRenderer):
+    """nbconvert's, with formulas as MathML, which a browser typesets without a script."""
 
-    To find them it parses every piece of HTML by itself, and so closes a <details> before the text that it folds away.
+    def inline_math(self, body: str) -> str:
+        return self._typeset(body, "inline")
+
+    def block_math(self, body: str) -> str:
+        return self._typeset(body, "block")
+
+    def _typeset(self, body: str, display: str) -> str:
+        try:
+            return convert(body, display=display)
+        except Exception:  # its own have no common class; what is not LaTeX stays as it was written
+            return f"<code>{self.escape_html(body)}</code>"
+
+
+class _Exporter(HTMLExporter):
+    """nbconvert's, which embeds images only where a text names one, and typesets formulas.
+
+    To find images it parses every piece of HTML by itself, and so closes a <details> before the text that it folds
+    away.
     """
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
-        self.embed_images = "![" in source or "<img" in source
-        return super().markdown2html(context, source)
+        renderer = _Renderer(
+            escape=False,
+            embed_images="![" in source or "<img" in source,
+            path=context["resources"]["metadata"]["path"],
+            attachments=context.get("cell", {}).get("attachments", {}),
+        )
+        return MarkdownWithMath(renderer=renderer).render(source)
 
 
 def _exporter() -> HTMLExporter:

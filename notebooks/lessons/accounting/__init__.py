@@ -15,6 +15,6 @@ from lessons.accounting.story import (
     least_batch,
 )
 from lessons.accounting.story import needed_strategy, turned_knobs, what_a_label_means
-from lessons.accounting.tables import bounds, drivers, fit, knobs, labels, machines, measured, over_devices
+from lessons.accounting.tables import bound, drivers, fit, knobs, labels, machines, measured, over_devices
 from lessons.accounting.tables import over_tokens, parts, splits
 from lessons.accounting.theory import XXL, Model

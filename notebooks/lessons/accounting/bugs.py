@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lessons.accounting.theory import COURSE_MESH, XXL, devices, least_tokens, parts_bytes
+from lessons.accounting.theory import NODE, XXL, devices, least_tokens, parts_bytes
 
 SYMPTOMS = {
     "mixed_units": "a total in GiB is divided by a label in GB, so too few devices are asked for",
@@ -45,7 +45,7 @@ def upside_down() -> dict[str, float]:
 
 
 def _bound() -> float:
-    return least_tokens(COURSE_MESH, XXL, together=False)
+    return least_tokens(NODE, XXL)
 
 
 ACCOUNTS = {account.__name__: account for account in (right, mixed_units, gradients_twice, bits_for_bytes, upside_down)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,14 +117,14 @@ def fit_chart(table: pd.DataFrame) -> Figure:
     return canvas.finish(
         figure,
         f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens per GPU, "
-        f"× fits on no number, – no bfloat16 · {fact(table, 'source')}",
+        f"× fits on no number · {fact(table, 'source')}",
     )
 
 
 def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) -> None:
     import seaborn as sns
 
-    cells = table.assign(mark=table.apply(_mark, axis=1))
+    cells = table.assign(mark=["×" if np.isnan(fewest) else units.count(fewest) for fewest in table["fewest"]])
     models = list(dict.fromkeys(table["model"]))
     counts, marks = (
         cells.pivot_table(index="model", columns="gpu", values=name, aggfunc="first", sort=False, dropna=False)
@@ -155,19 +155,13 @@ def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) 
         ax.text(column + 0.5, row + 0.5, mark, ha="center", va="center", color=canvas.QUIET, **text)
 
 
-def _mark(row: pd.Series) -> str:
-    if row["status"] == "ok":
-        return units.count(row["fewest"])
-    return "–" if row["status"] == "no bfloat16" else "×"
-
-
-_WAYS = {"together": (canvas.SERIES[2], "o"), "in turn": (canvas.SERIES[3], "s")}
+_BOUND = canvas.SERIES[3]
 
 
 def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
     """ms of one block's forward by batch: computing, gathering weights, exchanging activations, and these two in turn.
 
-    A marked crossing is the least batch that is compute-bound. `guess`: tokens in all. Both axes are logarithmic.
+    The marked crossing is the least batch that is compute-bound. `guess`: tokens in all. Both axes are logarithmic.
     """
     figure, ax = canvas.canvas(height=4.4)
     ax.plot(table["tokens"], table["math_ms"], color=canvas.COMPUTE, lw=2.2, label="compute")
@@ -181,22 +175,19 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
         ls=canvas.DASHES,
         label="both in turn",
     )
-    per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
-    for (name, tokens), side in zip(fact(table, "bounds").items(), (-1, 1), strict=True):
-        if not isfinite(tokens):
-            continue
-        color, marker = _WAYS[name]
-        ax.plot(tokens, tokens * per_token, marker, ms=8, color=color, zorder=4)
-        ax.axvline(tokens, color=color, lw=1, ls=canvas.DASHES)
+    bound = fact(table, "bound")
+    if 0 < bound < inf:
+        per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
+        ax.plot(bound, bound * per_token, "s", ms=8, color=_BOUND, zorder=4)
+        ax.axvline(bound, color=_BOUND, lw=1, ls=canvas.DASHES)
         ax.annotate(
-            f"{name}: {units.count(round(tokens))}",
-            (tokens, 0.03),
+            f"{units.count(round(bound))} tokens",
+            (bound, 0.03),
             xycoords=ax.get_xaxis_transform(),
-            xytext=(6 * side, 0),
+            xytext=(6, 0),
             textcoords="offset points",
-            ha="right" if side < 0 else "left",
             fontsize=9,
-            color=ink_like(color),
+            color=ink_like(_BOUND),
         )
     guess_line(ax, guess)
     canvas.logarithmic(ax.xaxis)
@@ -211,39 +202,25 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
 
 
 def splits_chart(table: pd.DataFrame) -> Figure:
-    """The least compute-bound batch by how many of the devices share a matrix; where there is no dot, no batch is."""
-    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
-
-    figure, ax = canvas.canvas(height=3.9)
-    for name, column in (("together", "together"), ("in turn", "in_turn")):
-        color, marker = _WAYS[name]
-        ax.plot(table["tensor"], table[column], color=color, marker=marker, lw=1.5, ms=6, label=name)
-    never = table[table["together"].isna()]["tensor"]
-    if len(never):
-        ax.axvspan(
-            never.min() / 2**0.5,
-            table["tensor"].max() * 2**0.5,
-            color=canvas.IDLE,
-            alpha=0.5,
-            lw=0,
-            label="no batch is compute-bound",
-        )
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(
-        major_locator=FixedLocator(list(table["tensor"])),
-        minor_locator=NullLocator(),
-        major_formatter=ScalarFormatter(),
-    )
-    ax.set_xlim(table["tensor"].min() / 2**0.5, table["tensor"].max() * 2**0.5)
-    canvas.logarithmic(ax.yaxis)
-    ax.set(xlabel=f"tensor shards Y; FSDP has {fact(table, 'devices')} / Y", ylabel="least batch, tokens in all")
-    ax.set_title(f"{fact(table, 'devices')} devices shared out")
-    ax.grid(True)
-    canvas.legend_above(ax)
+    """The least compute-bound batch by the split of a node's GPUs, a panel per kind of GPU."""
+    gpus = list(dict.fromkeys(table["gpu"]))
+    figure, axes = canvas.canvas(len(gpus), height=2.6, squeeze=False, sharey=True)
+    for ax, gpu in zip(axes.flat, gpus, strict=True):
+        lines = table[table["gpu"] == gpu].reset_index(drop=True)
+        rows(ax, [f"{row.fsdp} × {row.tensor}" for row in lines.itertuples()])
+        ax.grid(False)
+        bars(ax, lines["tokens"].fillna(0), color=_BOUND)
+        for row in lines.itertuples():
+            enough = units.count(round(row.tokens)) if row.tokens > 0 else "any batch"
+            beside(ax, row.tokens or 0, row.Index, "no batch" if np.isnan(row.tokens) else enough)
+        ax.set_xlim(0, 1.3 * lines["tokens"].max())
+        ax.set(xlabel="least batch, tokens in all")
+        ax.set_title(f"8 × {gpu}")
+    axes[0, 0].set_ylabel("X × Y")
     return canvas.finish(figure, fact(table, "source"))
 
 
-_LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[3], "ICI": canvas.SERIES[6]}
+_LINKS = {"NVLink": canvas.SERIES[0], "PCIe": canvas.SERIES[3]}
 
 
 def machines_chart(table: pd.DataFrame) -> Figure:

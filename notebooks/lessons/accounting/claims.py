@@ -22,7 +22,7 @@ from lessons.accounting.theory import (
 
 _STATES = sum(parts_bytes(XXL, 0).values())  # bytes of parameters, gradients and moments
 _TOKEN = parts_bytes(XXL, 1)["activations"]  # bytes
-_LEAST = least_tokens(COURSE_MESH, XXL, together=False)  # tokens in all
+_LEAST = least_tokens(COURSE_MESH, XXL)  # tokens in all
 
 
 def _printed(quantity: str) -> Any:

@@ -20,8 +20,8 @@ from labkit.story import units
 from labkit.theory.sizes import GB
 from lessons.accounting.bugs import ACCOUNTS, LABEL_GB, SYMPTOMS, TOKENS
 from lessons.accounting.theory import (
-    COURSE_MESH,
     KINDS,
+    NODE,
     WHOLE,
     XXL,
     Mesh,
@@ -117,7 +117,9 @@ _DEVICES_NEEDED = compared(
 
 def _least_batch(*setting: Any, together: bool = False, **changed: Any) -> float | None:
     """Return the least batch of a setting as asked for: sent in turn, None where no batch is enough."""
-    least = least_tokens(replace(Mesh(*setting[1:]), **changed), Model(_D_MODEL, setting[0], blocks=1), together)
+    d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s = setting
+    mesh = Mesh(x, y, flop_per_s, bytes_per_s, torus=True, fsdp_axes=m_x, tensor_axes=m_y)
+    least = least_tokens(replace(mesh, **changed), Model(_D_MODEL, d_ff, blocks=1), together)
     return None if least == inf else least
 
 
@@ -146,7 +148,7 @@ _WRONG_BATCHES: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "transposed": (lambda f, x, y, *rest: _least_batch(f, y, x, *rest), "`x` and `y` are swapped"),
     "one_way": (
-        lambda *setting: _least_batch(*setting, axis_bytes_per_s=setting[-1] / 2),
+        lambda *setting: _least_batch(*setting, bytes_per_s=setting[-1] / 2),
         "that takes half of `bytes_per_s`, which counts both directions",
     ),
     "together": (
@@ -217,7 +219,7 @@ def verdict_of(name: str, account: dict[str, float]) -> Verdict:
         if_gib = "; they would do if the label meant GiB" if enough else ""
         sizes = [f"{units.number(size / GB, 4)} GB" for size in (room, total)]
         faults["devices"] = f"{account['devices']} devices hold {sizes[0]} of its own {sizes[1]}{if_gib}"
-    block = times(COURSE_MESH, XXL, account["tokens"])
+    block = times(NODE, XXL, account["tokens"])
     math_s, sent_s = block.math_s, block.fsdp_s + block.tensor_s
     if math_s < sent_s:
         faults["batch"] = (

@@ -11,11 +11,12 @@ from labkit.charts.knobs import region, with_keys
 from labkit.charts.svg import WIDTH
 from labkit.story import units
 from labkit.theory.sizes import GB
-from lessons.accounting.theory import COURSE_MESH, KINDS, XXL, Mesh, Model, held, least_tokens, times
+from lessons.accounting.theory import KINDS, NODE, Mesh, Model, held, least_tokens, times
 
 if TYPE_CHECKING:
     import ipywidgets
 
+EXAMPLE = Model(8192, 28672, 80)  # it fits on a node
 LEFT, RIGHT = 80, 130  # pixels of the room for names and for the end of lines
 _BAR, TOP, HEIGHT = 26, 66, 210  # pixels of the bar, where the curves begin, and how high they are
 _TOKENS = (1e3, 1e6)  # of the curves, in all
@@ -35,7 +36,7 @@ def picture(model: Model, mesh: Mesh, tokens: int, device_gb: float) -> str:
     each = held(model, -(-tokens // mesh.fsdp), mesh.fsdp, mesh.tensor, mesh.activation_bytes)
     sizes = {kind: float(size) / GB for kind, size in each.items()}
     fits, bound = _fits(model, sizes, device_gb), _bound(model, mesh, tokens)
-    parts = [*_bar(sizes, device_gb), *_axes(), *_curves(model, mesh), *_crossings(model, mesh), *_batch(tokens)]
+    parts = [*_bar(sizes, device_gb), *_axes(), *_curves(model, mesh), *_crossing(model, mesh), *_batch(tokens)]
     described = "what a device holds, by kind, above the times of one block's forward, by batch"
     drawing = svg.page(parts, TOP + HEIGHT + 34, label=described)
     return f'<div style="color:{svg.TEXT}">{fits} {bound}</div>{svg.legend(ledgers.colors(KINDS))}{drawing}'
@@ -48,13 +49,10 @@ def _fits(model: Model, sizes: dict[str, float], device_gb: float) -> str:
 
 
 def _bound(model: Model, mesh: Mesh, tokens: int) -> str:
-    together, in_turn = (least_tokens(mesh, model, way) for way in (True, False))
-    if together == math.inf:
+    if (least := least_tokens(mesh, model)) == math.inf:
         return "<b>No batch is compute-bound</b>: activations alone take longer than computing."
-    least = [units.count(round(bound)) for bound in (together, in_turn)]
-    sentence = f"Compute-bound from {least[0]} tokens (together), {least[1]} (in turn)"
-    reached = "both ways" if tokens >= in_turn else "together" if tokens >= together else "neither way"
-    return f"{sentence}; with {units.count(tokens)}: <b>{reached}</b>."
+    bound = "compute-bound" if tokens >= least else "communication-bound"
+    return f"Compute-bound from {units.count(round(least))} tokens; with {units.count(tokens)}: <b>{bound}</b>."
 
 
 def _bar(sizes: dict[str, float], device_gb: float) -> list[str]:
@@ -98,14 +96,13 @@ def _curves(model: Model, mesh: Mesh) -> list[str]:
     return parts
 
 
-def _crossings(model: Model, mesh: Mesh) -> list[str]:
-    """Return a dot per way to communicate, on the computing's line, where computing begins to cover it."""
-    parts = []
-    for together, color in ((True, canvas.SERIES[2]), (False, canvas.SERIES[3])):
-        if _TOKENS[0] <= (least := least_tokens(mesh, model, together)) <= _TOKENS[1]:
-            y = _y(1e3 * times(mesh, model, least).math_s)
-            parts.append(f'<circle cx="{_x(least):.1f}" cy="{y:.1f}" r="5" fill="{color}"/>')
-    return parts
+def _crossing(model: Model, mesh: Mesh) -> list[str]:
+    """Return a dot on the computing's line, where computing begins to cover communication."""
+    least = least_tokens(mesh, model)
+    if not _TOKENS[0] <= least <= _TOKENS[1]:
+        return []
+    y = _y(1e3 * times(mesh, model, least).math_s)
+    return [f'<circle cx="{_x(least):.1f}" cy="{y:.1f}" r="5" fill="{canvas.SERIES[3]}"/>']
 
 
 def _batch(tokens: int) -> list[str]:
@@ -132,34 +129,32 @@ def explore() -> ipywidgets.VBox:
     def pick(name: str, options: tuple, value) -> ipywidgets.SelectionSlider:
         return ipywidgets.SelectionSlider(options=options, value=value, description=name, **long)
 
-    powers, axes = tuple(2**power for power in range(9)), (1, 2, 3)
+    powers = (1, 2, 4, 8)
     model = {
-        "d_model": pick("d_model", (1024, 2048, 4096, 8192, 16384, 32768), XXL.d_model),
-        "d_ff": pick("d_ff", (4096, 8192, 16384, 28672, 53248, 106496), XXL.d_ff),
-        "blocks": ipywidgets.IntSlider(XXL.blocks, 1, 256, description="blocks", **long),
+        "d_model": pick("d_model", (1024, 2048, 4096, 8192, 16384, 32768), EXAMPLE.d_model),
+        "d_ff": pick("d_ff", (4096, 8192, 16384, 28672, 53248, 106496), EXAMPLE.d_ff),
+        "blocks": ipywidgets.IntSlider(EXAMPLE.blocks, 1, 256, description="blocks", **long),
     }
     load = {
         "sequence": pick("sequence", (128, 512, 1024, 2048, 4096, 8192), 1024),
-        "batch": ipywidgets.IntSlider(32, 1, 512, description="sequences in all", **long),
+        "batch": ipywidgets.IntSlider(8, 1, 512, description="sequences in all", **long),
     }
     mesh = {
-        "fsdp": pick("N_FSDP = X", powers, COURSE_MESH.fsdp),
-        "tensor": pick("N_TP = Y", powers[:7], COURSE_MESH.tensor),
-        "fsdp_axes": pick("M_X", axes, COURSE_MESH.fsdp_axes),
-        "tensor_axes": pick("M_Y", axes, COURSE_MESH.tensor_axes),
+        "fsdp": pick("FSDP, X", powers, NODE.fsdp),
+        "tensor": pick("tensor, Y", powers, NODE.tensor),
         "weight_bytes": pick("bytes per weight", (1, 2, 4), 2),
         "activation_bytes": pick("bytes per activation", (1, 2, 4), 2),
     }
     machine = {
-        "tflops": pick("C, TFLOP/s", (125, 312, 362, 460, 989, 2250), 460),
-        "gb_per_s": pick("W, GB/s per axis", (32, 90, 180, 300, 478, 956), 180),
-        "device_gb": pick("device, GB", (24, 40, 80, 95, 141, 180), 95),
+        "tflops": pick("C, TFLOP/s", (125, 312, 362, 989, 2250), 989),
+        "gb_per_s": pick("W, GB/s one way", (32, 64, 150, 300, 478, 900), 478),
+        "device_gb": pick("GPU, GB", (24, 48, 80, 141, 180), 141),
     }
     shown = ipywidgets.HTML()
 
     def draw(_change=None) -> None:
         shape, about, rates = ({name: knob.value for name, knob in group.items()} for group in (model, mesh, machine))
-        asked = Mesh(**about, flop_per_s=rates["tflops"] * 1e12, axis_bytes_per_s=rates["gb_per_s"] * 1e9)
+        asked = Mesh(**about, flop_per_s=rates["tflops"] * 1e12, bytes_per_s=rates["gb_per_s"] * 1e9)
         shown.value = region(
             picture(Model(**shape), asked, load["sequence"].value * load["batch"].value, rates["device_gb"])
         )

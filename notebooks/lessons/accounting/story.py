@@ -116,31 +116,30 @@ def _sizes(table: pd.DataFrame) -> str:
     return folded("The models' sizes", as_table(shown))
 
 
-def least_batch(bounds: pd.DataFrame, times: pd.DataFrame) -> Markdown:
-    """Say from which batch on computing covers communication; takes `bounds` and `over_tokens`."""
-    finite = bounds[bounds["tokens"].map(isfinite)]
-    if finite.empty:
+def least_batch(bound: pd.DataFrame) -> Markdown:
+    """Say from which batch on computing covers communication; takes `bound`."""
+    row = bound.iloc[0]
+    if not isfinite(row["tokens"]):
         return verdict("**No batch is compute-bound.**")
-    low, high = times.iloc[0], times.iloc[-1]
-    grows = low["math_ms"] / low["fsdp_ms"] < high["math_ms"] / high["fsdp_ms"]
-    least = listed(f"{units.count(round(row.tokens))} tokens sent {row.way}" for row in finite.itertuples())
-    columns = {"tokens": "tokens in all", "tokens_per_device": "tokens per device", "gb": "GB per device"}
-    shown = bounds.rename(columns=columns).round(1)
-    return verdict(f"**Compute-bound from {least}: a {'least' if grows else 'largest'} batch.**", shown)
+    tokens, each = (units.count(round(row[name])) for name in ("tokens", "tokens_per_device"))
+    ms = [units.seconds(row[f"{part}_ms"] / 1e3) for part in ("math", "fsdp", "tensor")]
+    shown = pd.DataFrame([ms], columns=["computing", "gathering weights", "exchanging activations"])
+    said = f"**Compute-bound from {tokens} tokens on, {each} per GPU: a least batch.**"
+    return verdict(said, shown, summary="The three times at the bound")
 
 
 def best_split(splits: pd.DataFrame) -> Markdown:
-    """Say which split of the devices needs the least batch, and from where on none is enough; takes `splits`."""
-    never = splits[splits["together"].isna()]["tensor"]
-    if splits["in_turn"].isna().all():
-        return verdict("**No split is ever compute-bound.**")
-    best = splits.loc[splits["in_turn"].idxmin(), "tensor"]
-    tail = (
-        f" From {never.min()} on, no batch is compute-bound: activations take longer than computing."
-        if len(never)
-        else ""
-    )
-    return verdict(f"**{best} tensor shards need the least batch, sent in turn.**{tail}")
+    """Say for each GPU which split of the node needs the least batch, and from where on none is enough."""
+    sentences = []
+    for gpu, rows in splits.groupby("gpu", sort=False):
+        enough, never = rows.dropna(), rows[rows["tokens"].isna()]["tensor"]
+        if enough.empty:
+            sentences.append(f"{gpu}: no split is ever compute-bound.")
+            continue
+        best = enough.loc[enough["tokens"].idxmin(), "tensor"]
+        tail = f"; from Y = {never.min()} on no batch is compute-bound" if len(never) else ""
+        sentences.append(f"{gpu}: the least batch is that of Y = {best}{tail}.")
+    return verdict(f"**{' '.join(sentences)}**")
 
 
 def turned_knobs(knobs: pd.DataFrame) -> Markdown:
@@ -148,11 +147,10 @@ def turned_knobs(knobs: pd.DataFrame) -> Markdown:
     rest = knobs.iloc[1:]
     lowest, highest = rest.loc[rest["times"].idxmin()], rest.loc[rest["times"].idxmax()]
     best = " or ".join(rest.loc[rest["times"].round(6) == round(lowest["times"], 6), "knob"])
-    heads = {"knob": "knob", "devices": "devices", "together": "together, tokens", "in_turn": "in turn, tokens"}
-    heads |= {"in_turn_per_device": "in turn, per device", "times": "× the first row"}
+    heads = {"knob": "knob", "tokens": "tokens in all", "tokens_per_device": "per GPU", "times": "× the first row"}
     shown = knobs.rename(columns=heads)
-    for column in list(heads.values())[2:5]:
-        shown[column] = [units.count(round(tokens)) if isfinite(tokens) else "–" for tokens in shown[column]]
+    for column in list(heads.values())[1:3]:
+        shown[column] = [units.count(round(tokens)) if isfinite(tokens) else "none" for tokens in shown[column]]
     sentences = [
         f"**Most lowers it: {best}, {units.times(lowest['times'])}.**" if lowest["times"] < 1 else "Nothing lowers it.",
         f"**Most raises it: {highest['knob']}, {units.times(highest['times'])}.**"
@@ -218,7 +216,7 @@ def in_one_minute(trained: pd.DataFrame) -> Markdown:
     last = tables.over_devices().iloc[-1]
     share = units.percent(last["activations"] / last["gb"])
     floor = f"on {last['fsdp']:g} shards {share} of what a device holds are activations"
-    least = units.count(round(tables.bounds().set_index("way").loc["in turn", "tokens"]))
+    least = units.count(round(tables.bound()["tokens"].iloc[0]))
     worst = trained.loc[trained["efficiency"].idxmin()]
     above = units.times(worst["tokens"] / worst["bound_tokens"])
     faster = units.times(tables.knobs().set_index("knob").loc["compute twice as fast", "times"])
@@ -231,7 +229,7 @@ def in_one_minute(trained: pd.DataFrame) -> Markdown:
         ("What is not sharded is the floor", floor, "–"),
         (
             "The bound is a least batch, and not sufficient",
-            f"{least} tokens, sent in turn",
+            f"{least} tokens on 8 × H200",
             f"{units.percent(worst['efficiency'])} of one GPU's speed at {above} the bound",
         ),
         ("A faster chip needs a larger batch", f"twice as fast: {faster} the tokens", "–"),

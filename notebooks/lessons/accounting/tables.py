@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from lessons.accounting import theory
 from lessons.accounting.theory import (
     COURSE_MESH,
     MODELS,
+    NODE,
     UNITS,
     XXL,
     Mesh,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _COUNTED = "theory: bytes counted, nothing measured"
 GPUS = {  # the datasheet's name
     "RTX 4090": "NVIDIA GeForce RTX 4090",
-    "V100 32 GB": "Tesla V100-SXM2-32GB",
     "A100 40 GB": "NVIDIA A100-SXM4-40GB",
     "L40S": "NVIDIA L40S",
     "A100 80 GB": "NVIDIA A100-SXM4-80GB",
@@ -142,78 +141,72 @@ def fit(
     """
     rows = []
     for label, spec in datasheets().items():
-        able = precision != "bfloat16" or spec.tflops("bf16") is not None
+        room_bytes = bytes_of(spec.memory_gb, "GB")
         for model_name, model in models.items():
             for strategy in theory.STRATEGIES:
-                fewest = theory.fewest_gpus(
-                    model, strategy, bytes_of(spec.memory_gb, "GB"), tokens, precision, recompute
-                )
-                status = "ok" if fewest and able else "does not fit" if able else "no bfloat16"
-                rows.append((strategy, model_name, label, fewest if status == "ok" else None, status))
+                fewest = theory.fewest_gpus(model, strategy, room_bytes, tokens, precision, recompute)
+                rows.append((strategy, model_name, label, fewest, "ok" if fewest else "does not fit"))
     table = pd.DataFrame(rows, columns=["strategy", "model", "gpu", "fewest", "status"]).astype({"fewest": float})
     return of_source(table, _COUNTED, precision=precision, tokens=tokens, models=dict(models))
 
 
-_BOOK = "theory: How to Scale Your Model (2025), part 5; nothing measured"
-_OVERLAPS = {"together": True, "in turn": False}
+_BOOK = "theory after How to Scale Your Model (2025), part 5; nothing measured"
 _KNOBS = {
-    "as asked": {},
-    "links twice as fast": {"axis_bytes_per_s": 2 * Mesh.axis_bytes_per_s},
+    "as above, 4 × 2": {},
+    "links twice as fast": {"bytes_per_s": 2 * NODE.bytes_per_s},
     "weights travel in 8 bits": {"weight_bytes": 1},
     "all travels in 8 bits": {"weight_bytes": 1, "activation_bytes": 1},
-    "8 × 8 devices": {"fsdp": 8, "tensor": 8},
-    "32 × 2 devices": {"fsdp": 32, "tensor": 2},
-    "half the devices, 8 × 4": {"fsdp": 8},
-    "compute twice as fast": {"flop_per_s": 2 * Mesh.flop_per_s},
+    "8 × 1 GPUs": {"fsdp": 8, "tensor": 1},
+    "2 × 4 GPUs": {"fsdp": 2, "tensor": 4},
+    "compute twice as fast": {"flop_per_s": 2 * NODE.flop_per_s},
 }
+_SPLIT = ("H200", "L40S")  # with NVLink, and without
 _BESIDE = 8  # GPUs in a node
 
 
-def over_tokens(mesh: Mesh = COURSE_MESH) -> pd.DataFrame:
+def over_tokens(mesh: Mesh = NODE) -> pd.DataFrame:
     """Return a row per batch (tokens in all): ms to compute one block's forward, gather weights, exchange activations.
 
-    Facts: `bounds`, the batch from which it is compute-bound by way (together, in turn).
+    Fact: `bound`, the batch from which it is compute-bound.
     """
     rows = [(tokens, *(1e3 * seconds for seconds in times(mesh, XXL, tokens))) for tokens in np.geomspace(1e3, 1e6, 61)]
     table = pd.DataFrame(rows, columns=["tokens", "math_ms", "fsdp_ms", "tensor_ms"])
-    return of_source(
-        table, _BOOK, bounds={name: least_tokens(mesh, XXL, together) for name, together in _OVERLAPS.items()}
-    )
+    return of_source(table, _BOOK, bound=least_tokens(mesh, XXL))
 
 
-def bounds(mesh: Mesh = COURSE_MESH) -> pd.DataFrame:
-    """Return a row per way to communicate: the least tokens in all and per device, and GB per device then."""
-    rows = []
-    for name, together in _OVERLAPS.items():
-        tokens = least_tokens(mesh, XXL, together)
-        gb = math.inf
-        if tokens < math.inf:
-            gb = float(number_in("GB", sum(held(XXL, ceil(tokens / mesh.fsdp), mesh.fsdp, mesh.tensor).values())))
-        rows.append((name, tokens, tokens / mesh.devices, gb))
-    table = pd.DataFrame(rows, columns=["way", "tokens", "tokens_per_device", "gb"])
-    return of_source(table, _BOOK)
+def bound(mesh: Mesh = NODE) -> pd.DataFrame:
+    """Return one row, the least compute-bound batch: tokens in all and per device, and ms of the block's three parts.
+
+    All are infinite where no batch is compute-bound.
+    """
+    tokens = least_tokens(mesh, XXL)
+    parts = [1e3 * seconds for seconds in times(mesh, XXL, tokens)]
+    columns = ["tokens", "tokens_per_device", "math_ms", "fsdp_ms", "tensor_ms"]
+    return of_source(pd.DataFrame([(tokens, tokens / mesh.devices, *parts)], columns=columns), _BOOK)
 
 
 def knobs() -> pd.DataFrame:
-    """Return a row per knob turned alone: the least tokens in all and per device (in turn), and over those as asked."""
-    rows = []
-    for name, turned in _KNOBS.items():
-        other = replace(COURSE_MESH, **turned)
-        together, in_turn = (least_tokens(other, XXL, way) for way in _OVERLAPS.values())
-        rows.append((name, other.devices, together, in_turn, in_turn / other.devices))
-    table = pd.DataFrame(rows, columns=["knob", "devices", "together", "in_turn", "in_turn_per_device"])
-    table["times"] = table["in_turn"] / table["in_turn"].iloc[0]
+    """Return a row per knob turned alone: the least tokens in all and per GPU, and over those of the first row."""
+    tokens = {name: least_tokens(replace(NODE, **turned), XXL) for name, turned in _KNOBS.items()}
+    table = pd.DataFrame(tokens.items(), columns=["knob", "tokens"])
+    table["tokens_per_device"] = table["tokens"] / NODE.devices
+    table["times"] = table["tokens"] / table["tokens"].iloc[0]
     return of_source(table, _BOOK)
 
 
-def splits(devices: int = 64) -> pd.DataFrame:
-    """Return a row per power of 2 of tensor shards, the rest of the devices FSDP's: the least tokens, NaN for never."""
+def splits(gpus: Sequence[str] = _SPLIT) -> pd.DataFrame:
+    """Return a row per GPU and split of a node of 8: the least tokens in all, NaN where no batch is compute-bound."""
     rows = []
-    for tensor in (2**power for power in range(devices.bit_length()) if devices % 2**power == 0):
-        other = replace(COURSE_MESH, fsdp=devices // tensor, tensor=tensor)
-        rows.append((tensor, other.fsdp, *(least_tokens(other, XXL, way) for way in _OVERLAPS.values())))
-    table = pd.DataFrame(rows, columns=["tensor", "fsdp", "together", "in_turn"]).replace(math.inf, float("nan"))
-    return of_source(table, _BOOK, devices=devices)
+    for label in gpus:
+        spec = datasheets()[label]
+        tflops, gb_per_s = spec.tflops("bf16") or math.nan, limits.ring_bus_limit_gb_per_s(spec) or math.nan
+        for tensor in (2**power for power in range(_BESIDE.bit_length())):
+            mesh = replace(
+                NODE, fsdp=_BESIDE // tensor, tensor=tensor, flop_per_s=1e12 * tflops, bytes_per_s=1e9 * gb_per_s
+            )
+            rows.append((label, tensor, mesh.fsdp, least_tokens(mesh, XXL)))
+    table = pd.DataFrame(rows, columns=["gpu", "tensor", "fsdp", "tokens"]).replace(math.inf, math.nan)
+    return of_source(table, _BOOK)
 
 
 def machines(*nodes: Any) -> pd.DataFrame:
@@ -221,27 +214,15 @@ def machines(*nodes: Any) -> pd.DataFrame:
 
     Per token 2 FLOP a parameter, per parameter 2 bytes, of which a ring sends (n − 1)/n through a GPU's links in one
     direction: (n − 1)/n · C/W tokens. `link` is what W is of: NVLink, or PCIe. `here`: one of these nodes has it.
-    The TPU's W are both directions of one axis, as in the book.
     """
     there = {limits.spec(gpu.name) for node in nodes for gpu in node.gpus}
     rows = []
     for label, spec in datasheets().items():
-        rate, link = spec.tflops("bf16") or spec.tflops("fp16"), limits.ring_bus_limit_gb_per_s(spec) or math.nan
+        rate, link = spec.tflops("bf16"), limits.ring_bus_limit_gb_per_s(spec) or math.nan
         share = (_BESIDE - 1) / _BESIDE
         rows.append(
             (label, rate, link, "NVLink" if spec.nvlink_links else "PCIe", share * rate * 1e3 / link, spec in there)
         )
-    tpu = COURSE_MESH
-    rows.append(
-        (
-            "TPU v5p, one axis",
-            tpu.flop_per_s / 1e12,
-            tpu.axis_bytes_per_s / 1e9,
-            "ICI",
-            tpu.flop_per_s / tpu.axis_bytes_per_s,
-            False,
-        )
-    )
     table = pd.DataFrame(rows, columns=["device", "tflops", "gb_per_s", "link", "tokens", "here"])
     table = table.sort_values("tokens", ignore_index=True)
     return of_source(table, "theory: datasheets' dense 16-bit rates, links' rates by driver or datasheet")
@@ -332,7 +313,7 @@ def derivation(published: pd.DataFrame) -> pd.DataFrame:
     mesh, printed = COURSE_MESH, published.set_index("quantity")["value"]
     per_token_times = times(mesh, XXL, 1)
     computing_s = 2 * XXL.d_model * XXL.d_ff / mesh.flop_per_s  # the report's, per token
-    least = least_tokens(mesh, XXL, together=False)
+    least = least_tokens(mesh, XXL)
     exact, rounded = (
         per_token_times.fsdp_s / (per_token - per_token_times.tensor_s)
         for per_token in (computing_s, printed["seconds of computing per token as rounded"])

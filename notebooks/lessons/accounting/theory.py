@@ -184,26 +184,34 @@ def fewest_gpus(
 
 @dataclass(frozen=True)
 class Mesh:
-    """A mesh of devices, by default the course's: 16 × 4 of TPU v5p, two axes for FSDP and one for the other.
+    """A mesh of devices: `fsdp` share weights, `tensor` the parts of a matrix; by default 8 H200 behind a switch.
 
-    `weight_bytes` and `activation_bytes` are those of a number that travels.
+    `bytes_per_s` leave a device. On a torus they are an axis's, `fsdp_axes` and `tensor_axes` are how many serve each
+    dimension, and a dimension is taken to send everything, not (n − 1)/n of it, as the course counts. `weight_bytes`
+    and `activation_bytes` are those of a number that travels.
     """
 
-    fsdp: int = 16
-    tensor: int = 4
-    fsdp_axes: int = 2
-    tensor_axes: int = 1
-    flop_per_s: float = 4.6e14
-    axis_bytes_per_s: float = 2 * 9e10
+    fsdp: int = 4
+    tensor: int = 2
+    flop_per_s: float = 9.895e14
+    bytes_per_s: float = 18 * 26.562e9
     weight_bytes: int = 2
     activation_bytes: int = 2
+    torus: bool = False
+    fsdp_axes: int = 1
+    tensor_axes: int = 1
 
     @property
     def devices(self) -> int:
         return self.fsdp * self.tensor
 
+    def sent(self, devices: int) -> float:
+        """Return the share of a message that each device of a ring sends."""
+        return float(devices > 1) if self.torus else (devices - 1) / devices
 
-COURSE_MESH = Mesh()
+
+NODE = Mesh()
+COURSE_MESH = Mesh(16, 4, 4.6e14, 2 * 9e10, torus=True, fsdp_axes=2)  # TPU v5p
 
 
 class Times(NamedTuple):
@@ -220,16 +228,16 @@ def times(mesh: Mesh, model: Model, tokens: float) -> Times:
     weights, activations = 2 * mesh.weight_bytes * d * f, 2 * mesh.activation_bytes * tokens * d
     return Times(
         math_s=4 * tokens * d * f / (mesh.devices * mesh.flop_per_s),
-        fsdp_s=(mesh.fsdp > 1) * weights / (mesh.tensor * mesh.axis_bytes_per_s * mesh.fsdp_axes),
-        tensor_s=(mesh.tensor > 1) * activations / (mesh.fsdp * mesh.axis_bytes_per_s * mesh.tensor_axes),
+        fsdp_s=mesh.sent(mesh.fsdp) * weights / (mesh.tensor * mesh.bytes_per_s * mesh.fsdp_axes),
+        tensor_s=mesh.sent(mesh.tensor) * activations / (mesh.fsdp * mesh.bytes_per_s * mesh.tensor_axes),
     )
 
 
-def least_tokens(mesh: Mesh, model: Model, together: bool = True) -> float:
+def least_tokens(mesh: Mesh, model: Model, together: bool = False) -> float:
     """Return the tokens in all from which computing covers communication; infinite where it never does.
 
-    `together`: weights and activations travel at the same time, on axes of their own, and the longer is to be covered.
-    Else they travel in turn, and their sum is.
+    Weights and activations travel in turn, and their sum is to be covered. `together`: at the same time, on axes of
+    their own, and the longer is.
     """
     per_token = times(mesh, model, 1)
     left = per_token.math_s - (0 if together else per_token.tensor_s)

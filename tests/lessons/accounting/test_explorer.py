@@ -1,18 +1,17 @@
 """Lab 12's explorer: bars are the ledger's, crossings the theory's, and every slider changes the picture."""
 
 import re
+from dataclasses import replace
 from math import log10
 
 import pytest
 
 from labkit.charts.knobs import region
-from lessons.accounting.explorer import HEIGHT, LEFT, RIGHT, TOP, WIDTH, explore, picture
-from lessons.accounting.theory import COURSE_MESH, XXL, Mesh, Model, held, times
+from lessons.accounting.explorer import EXAMPLE, HEIGHT, LEFT, RIGHT, TOP, WIDTH, explore, picture
+from lessons.accounting.theory import NODE, XXL, Mesh, Model, held, times
 
 
-@pytest.mark.parametrize(
-    ("mesh", "tokens", "gb"), [(COURSE_MESH, 32768, 95), (Mesh(8, 8), 5000, 80), (Mesh(4, 2), 1000, 95)]
-)
+@pytest.mark.parametrize(("mesh", "tokens", "gb"), [(Mesh(16, 4), 32768, 95), (Mesh(8, 8), 5000, 80), (NODE, 1000, 95)])
 def test_the_bar_is_what_a_device_holds(mesh, tokens, gb):
     html = picture(XXL, mesh, tokens, gb)
     bars = [(float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="6.0" width="([\d.]+)"', html)]
@@ -24,24 +23,24 @@ def test_the_bar_is_what_a_device_holds(mesh, tokens, gb):
 
 
 def test_curves_run_from_a_thousand_tokens_to_a_million():
-    html = picture(XXL, COURSE_MESH, 32768, 95)
+    html = picture(XXL, NODE, 32768, 95)
     drawn = re.findall(r'y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)" stroke="(#\w+)" stroke-width="2"', html)
     assert len(drawn) == 3
-    ends = [times(COURSE_MESH, XXL, tokens) for tokens in (1e3, 1e6)]
+    ends = [times(NODE, XXL, tokens) for tokens in (1e3, 1e6)]
     for place, (low, high, _) in enumerate(drawn):
         wanted = [TOP + HEIGHT * (3 - log10(1e3 * end[place])) / 5 for end in ends]
         assert [float(low), float(high)] == pytest.approx(wanted, abs=0.1)
 
 
-@pytest.mark.parametrize(("tokens", "reached"), [(1000, "neither way"), (22000, "together"), (30000, "both ways")])
+@pytest.mark.parametrize(("tokens", "reached"), [(6000, "communication-bound"), (7000, "compute-bound")])
 def test_what_a_batch_reaches_is_said(tokens, reached):
-    html = picture(XXL, COURSE_MESH, tokens, 95)
-    assert f"<b>{reached}</b>" in html and "20 444 tokens (together), 25 302 (in turn)" in html
-    assert html.count("<circle") == 2
+    html = picture(XXL, NODE, tokens, 95)
+    assert f"<b>{reached}</b>" in html and "Compute-bound from 6 460 tokens" in html
+    assert html.count("<circle") == 1
 
 
 def test_where_no_batch_is_enough():
-    html = picture(Model(4096, 8192, 32), Mesh(1, 32), 20000, 80)
+    html = picture(Model(4096, 8192, 32), Mesh(1, 32, bytes_per_s=1e11), 20000, 80)
     assert "<b>No batch is compute-bound</b>" in html and "<circle" not in html
     assert ">weights<" not in html, "one FSDP shard gathers nothing"
 
@@ -49,9 +48,9 @@ def test_where_no_batch_is_enough():
 def test_every_slider_draws():
     shown = explore()
     groups, html = shown.children[0].children, shown.children[1]
-    assert html.value == region(picture(XXL, COURSE_MESH, 32 * 1024, 95))
+    assert html.value == region(picture(EXAMPLE, replace(NODE, flop_per_s=989e12, bytes_per_s=478e9), 8 * 1024, 141))
     knobs = [knob for group in groups for knob in group.children]
-    assert len(knobs) == 14
+    assert len(knobs) == 12
     for knob in knobs:
         before, value = html.value, knob.value
         options = getattr(knob, "options", None)

@@ -153,12 +153,23 @@ def test_zero_3_is_no_less_than_lab_04s_ledger_and_not_far_above():
 
 
 def test_the_worked_example():
-    assert least_tokens(MESH, XXL) == pytest.approx(16 * 4.6e14 / (1.8e11 * 2)) == pytest.approx(20444.44, abs=0.01)
-    assert least_tokens(MESH, XXL, together=False) == pytest.approx(25301.71, abs=0.01)
+    assert (
+        least_tokens(MESH, XXL, together=True)
+        == pytest.approx(16 * 4.6e14 / (1.8e11 * 2))
+        == pytest.approx(20444.44, abs=0.01)
+    )
+    assert least_tokens(MESH, XXL) == pytest.approx(25301.71, abs=0.01)
     assert MESH.devices == 64
 
 
-MESHES = [Mesh(), Mesh(8, 8), Mesh(64, 1), Mesh(32, 2, 3, 1), Mesh(16, 4, weight_bytes=1), Mesh(4, 2, 1, 2, 1e15, 9e11)]
+MESHES = [
+    MESH,
+    Mesh(),
+    Mesh(8, 1),
+    replace(MESH, fsdp=8, tensor=8),
+    replace(MESH, fsdp_axes=3),
+    Mesh(4, 2, 1e15, 9e11, weight_bytes=1),
+]
 
 
 @pytest.mark.parametrize("mesh", MESHES)
@@ -174,16 +185,14 @@ def test_above_the_bound_computing_covers_communication_and_below_it_does_not(me
 
 def test_where_activations_take_longer_no_batch_is_enough():
     narrow = replace(XXL, d_ff=8192)
-    assert least_tokens(MESH, narrow) == least_tokens(MESH, narrow, together=False) == inf
+    assert least_tokens(MESH, narrow) == least_tokens(MESH, narrow, together=True) == inf
     assert times(MESH, narrow, 1e9).tensor_s > times(MESH, narrow, 1e9).math_s
 
 
 def test_d_model_and_depth_cancel():
-    assert least_tokens(MESH, replace(XXL, d_model=1024, blocks=1), together=False) == pytest.approx(
-        least_tokens(MESH, XXL, together=False)
-    )
+    assert least_tokens(MESH, replace(XXL, d_model=1024, blocks=1)) == pytest.approx(least_tokens(MESH, XXL))
 
 
 def test_a_dimension_of_one_device_sends_nothing():
     assert times(Mesh(1, 64), XXL, 1000).fsdp_s == 0 and times(Mesh(64, 1), XXL, 1000).tensor_s == 0
-    assert least_tokens(Mesh(64, 1), XXL) == least_tokens(Mesh(64, 1), XXL, together=False)
+    assert least_tokens(Mesh(64, 1), XXL) == least_tokens(Mesh(64, 1), XXL, together=True)
