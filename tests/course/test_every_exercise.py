@@ -89,13 +89,14 @@ def test_a_slip_is_named(name, slip):
 
 
 def test_a_mistake_that_one_result_shows_by_chance_is_not_named():
-    """Only CPUs of ranges are read: for a single CPU that gives what `range(5, 5)` gives, yet every range is whole."""
+    """Small totals alone are rounded down, which for these gives what rounding to the nearest number gives."""
     text = """
-def cpus(text):
-    ranges = [part.split("-") for part in text.split(",") if "-" in part]
-    return [cpu for first, last in ranges for cpu in range(int(first), int(last) + 1)]
+def devices_needed(total_gib, device_gb):
+    from math import ceil
+    quotient = total_gib * 2**30 / (device_gb * 10**9)
+    return ceil(quotient) if total_gib > 100 else int(quotient)
 """
-    assert [*judged("topology.cpus", text).faults] == ["wrong"]
+    assert [*judged("accounting.devices_needed", text).faults] == ["wrong"]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,6 @@ SLIPS = {
         ("min(errors", "max(errors", "latest"),
         ("if errors:", "if reports:\n        return reports[0][0]\n    if errors:", "first_listed"),
     ],
-    "topology.cpus": [
-        ("int(ends[-1]) + 1", "int(ends[-1])", "end_left_out"),
-        ("return numbers", "return [str(number) for number in numbers]", "text"),
-        ("range(int(ends[0]), int(ends[-1]) + 1)", "[int(end) for end in ends]", "ends_only"),
-        ('text.split(",")', 'text.split(",")[:1]', "first_part"),
-    ],
     "topology.slowest_hop": [
         ("for i in range(len(ring))", "for i in range(1, len(ring))", "open_ring"),
         ("-int(path[2:])", "0", "links_ignored"),
@@ -34,6 +28,18 @@ SLIPS = {
         ('["PIX", "PXB", "PHB", "NODE", "SYS"]', '["PIX", "PXB", "PHB", "SYS", "NODE"]', "wrong"),
         ('["PIX", "PXB", "PHB", "NODE", "SYS"]', '["NODE", "PIX", "PXB", "PHB", "SYS"]', "wrong"),
         ("return 0, -int(path[2:])", "return 2, 0", "wrong"),
+    ],
+    "topology.best_ring": [
+        ("for i in range(count))", "for i in range(1, count))", "slow"),
+        ("return min(gb_per_s", "return sum(gb_per_s", "slow"),
+        ("best = max(", "best = min(", "slow"),
+        ("permutations(range(len(gb_per_s)), count)", "permutations(range(count))", "slow"),
+        ("key=slowest", "key=lambda order: 0", "slow"),
+        ("numa[gpu]) for gpu", "0) for gpu", "far"),
+        ("numa[gpu]) for gpu in best", "numa[place]) for place, gpu in enumerate(best)", "far"),
+        ("[(gpu, numa[gpu]) for gpu in best]", "list(best)", "form"),
+        ("for gpu in best]", "for gpu in best + best[:1]]", "count"),
+        ("for gpu in best]", "for gpu in best[:-1] + best[:1]]", "twice"),
     ],
     "pipeline.one_f_one_b": [
         ("min(ranks - 1 - rank, micro_batches)", "0", "slow"),

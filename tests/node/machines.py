@@ -79,12 +79,15 @@ LINKS = {
 }
 LINKS["odd_cpu_list"] = LINKS["dgx1"]
 
+LINKS["dgx1-8xv100"] = {pair: kind for pair, kind in LINKS["dgx1"].items() if "mlx5" not in "".join(pair)}
+
 NUMA_NODES = {
     "h200x4": {0: "GPU0 GPU1 GPU2 GPU3"},
     "eml3-4xh100": {0: "GPU0", 1: "GPU1 GPU2 GPU3 NIC0"},
     "pcie_switches": {0: "GPU0 GPU1", 1: "GPU2 GPU3"},
     "two_sockets": {0: "GPU1 GPU2 GPU3 GPU4", 1: "GPU0"},
     "nvswitch_8gpu": {0: "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 NIC2 NIC3", 1: "GPU4 GPU5 GPU6 GPU7 NIC4 NIC5"},
+    "dgx1-8xv100": {0: "GPU0 GPU1 GPU2 GPU3", 1: "GPU4 GPU5 GPU6 GPU7"},
     "dgx1": {None: GPUS8 + " mlx5_0 mlx5_1 mlx5_2 mlx5_3"},
     "odd_cpu_list": {None: GPUS8 + " mlx5_0 mlx5_1 mlx5_2 mlx5_3"},
     "old_driver": {None: GPUS4},
@@ -105,6 +108,7 @@ CPUS = {
     "pcie_switches": {"GPU2": [*range(8, 16), *range(24, 32)]},
     "two_sockets": {"GPU0": [*range(8, 16), *range(24, 32)], "GPU4": [*range(8), *range(16, 24)]},
     "nvswitch_8gpu": {"GPU3": [*range(56), *range(112, 168)], "GPU4": [*range(56, 112), *range(168, 224)]},
+    "dgx1-8xv100": {"GPU7": [*range(20, 40), *range(60, 80)]},
     "dgx1": {"GPU7": [*range(20, 40), *range(60, 80)], "mlx5_0": []},
     "odd_cpu_list": {"GPU4": [*range(20, 40), *range(60, 80)], "GPU5": [], "GPU6": [*range(20, 40), *range(60, 80)]},
     "old_driver": {"GPU0": [*range(10), *range(20, 30)]},

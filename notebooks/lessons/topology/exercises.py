@@ -1,28 +1,30 @@
-"""The exercises of lab 01: the CPUs close to a GPU, and the slowest hop of a ring."""
+"""The exercises of lab 01: the slowest hop of a ring, and a ring with its buffers, placed and launched."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import combinations, pairwise, permutations
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
-from labkit.course.judging import Mistake
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, Trial, compared
+from labkit.course.judging import Mistake, not_the_form
 from labkit.course.lineup import why
+from labkit.course.verdict import Verdict
+from labkit.node.topology import parse
+from labkit.story import units
+from labkit.tables.published import published_topology
+from lessons.topology.plan import Rings
+from lessons.topology.tables import ring_hops
+from lessons.topology.theory import nominal_rates
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 _CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")  # after NVLink, from the shortest path to the longest
 _ORDER = f"from fast to slow: NV with many links, NV with few, {', '.join(_CLASSES)}"
-
-
-def _affinities(random: Random) -> list:
-    """Return CPU affinities as the driver prints them."""
-    drawn = ["0-3", "0-3,8-11", "5", "0-1,4,6-7", "10-12", "0-19,64-83", "N/A", str(random.randint(0, 127))]
-    for count in (1, 1, 2, 3, 3):
-        ends = sorted(random.sample(range(128), 2 * count))
-        pairs = zip(ends[::2], ends[1::2], strict=True)
-        drawn.append(",".join(f"{first}-{last}" if random.random() < 0.7 else str(first) for first, last in pairs))
-    return [(text,) for text in drawn]
 
 
 def _symmetric(*rows: str) -> list[list[str]]:
@@ -52,13 +54,6 @@ def _rings(random: Random) -> list:
     return drawn
 
 
-def _cpu_ranges(text: str) -> list[tuple[int, int]]:
-    if text == "N/A":
-        return []
-    ends = [part.split("-") for part in text.split(",")]
-    return [(int(pair[0]), int(pair[-1])) for pair in ends]
-
-
 def _hops(ring: list[int], matrix: list[list[str]]) -> list[str]:
     return [matrix[a][b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True)]
 
@@ -68,50 +63,6 @@ def _distance(path: str) -> tuple[int, int]:
     return (0, -int(path[2:])) if path.startswith("NV") else (1 + _CLASSES.index(path), 0)
 
 
-_CPUS = compared(
-    "cpus",
-    lambda text: [cpu for first, last in _cpu_ranges(text) for cpu in range(first, last + 1)],
-    (
-        Mistake(
-            "end_left_out",
-            lambda text: [cpu for first, last in _cpu_ranges(text) for cpu in range(first, last)],
-            "the last CPU of a range belongs to it, and `range` stops before its end",
-            throughout=True,
-        ),
-        Mistake(
-            "ends_only",
-            lambda text: [cpu for pair in _cpu_ranges(text) for cpu in dict.fromkeys(pair)],
-            "a range stands for all CPUs from its first to its last",
-        ),
-        Mistake(
-            "first_part",
-            lambda text: list(range(_cpu_ranges(text)[0][0], _cpu_ranges(text)[0][1] + 1)),
-            "there may be several ranges, with commas between them",
-        ),
-        Mistake(
-            "one_range",
-            lambda text: list(range(_cpu_ranges(text)[0][0], _cpu_ranges(text)[-1][1] + 1)),
-            "CPUs between two ranges do not belong to the GPU",
-        ),
-        Mistake(
-            "text",
-            lambda text: [str(cpu) for first, last in _cpu_ranges(text) for cpu in range(first, last + 1)],
-            "CPUs are numbers, and these are texts: use `int`",
-        ),
-    ),
-    result_form="a list of CPU numbers",
-    rule="each part between commas is one CPU (5) or a range with both its ends (0-3), and N/A stands for no CPU",
-    merit="ranges, single CPUs and N/A are all read",
-    grade=WARM_UP,
-    cases=Cases(_affinities),
-    hints=(
-        "Take one text, such as `0-1,4,6-7`, and write its CPUs down by hand.",
-        "Split at the commas. Each part is one number, or a first and a last number with `-` between them. Handle "
-        "N/A before that.",
-        'For each part: `ends = part.split("-")`, then `range(int(ends[0]), int(ends[-1]) + 1)`. `ends[-1]` is '
-        "also right for a single number.",
-    ),
-)
 _BY_ALPHABET = f"that compares the names by the alphabet. The order is {_ORDER}"
 _SLOWEST_HOP = compared(
     "slowest_hop",
@@ -144,7 +95,7 @@ _SLOWEST_HOP = compared(
     result_form='the class of a path, such as "NV18" or "SYS"',
     rule=f"the order is {_ORDER}",
     merit="every neighbour counts, the last GPU and the first as well, and NVLinks are compared by their number",
-    grade=CORE,
+    grade=WARM_UP,
     cases=Cases(_rings),
     hints=(
         "Which pairs of GPUs send to each other in a ring of three? There are as many pairs as GPUs.",
@@ -156,8 +107,109 @@ _SLOWEST_HOP = compared(
     ),
 )
 
-check = Exercises("topology", _CPUS, _SLOWEST_HOP)
-hint, solution, attempts = check.hint, check.solution, check.attempts
+MACHINES = {  # NVLinks of each pair, and each GPU's NUMA node; GB/s of a link, and of the host's
+    "DGX-1": (nominal_rates(parse(published_topology("dgx1-8xv100")), 25.781, 16.0), [0] * 4 + [1] * 4),
+    "bridges": ([[0, 56, 20, 20], [56, 0, 20, 20], [20, 20, 0, 56], [20, 20, 56, 0]], [0, 0, 1, 1]),
+}
+
+
+def _placements(random: Random) -> list:
+    """Return rates of all pairs, the GPUs' NUMA nodes, and how many GPUs are to form a ring."""
+    drawn: list[tuple] = [(*MACHINES["DGX-1"], count) for count in (4, 2, 8, 3)]
+    drawn += [(*MACHINES["bridges"], count) for count in (2, 4)]
+    for gpus in (4, 5, 6, 6):
+        rates = [[0.0] * gpus for _ in range(gpus)]
+        for a, b in combinations(range(gpus), 2):
+            rates[a][b] = rates[b][a] = float(random.choice((8, 16, 25, 50, 75)))
+        drawn.append((rates, [random.randrange(2) for _ in range(gpus)], random.randint(3, gpus)))
+    return drawn
+
+
+def slowest(order: Sequence[int], rates: Sequence[Sequence[float]]) -> tuple[float, int, int]:
+    """Return the GB/s of a ring's slowest hop, and from which GPU to which it goes."""
+    return min((rates[order[at - 1]][gpu], order[at - 1], gpu) for at, gpu in enumerate(order))
+
+
+def fastest_ring(rates: Sequence[Sequence[float]], count: int) -> float:
+    """Return what the slowest hop of the best ring of `count` GPUs carries, in GB/s."""
+    return max(slowest(order, rates)[0] for order in permutations(range(len(rates)), count) if order[0] == min(order))
+
+
+def judge_placements(given: Sequence, inputs: Sequence) -> Verdict:
+    """Return the verdict on what `best_ring` gives for each node."""
+    faults: dict[str, str] = {}
+    for ring, (rates, numa, count) in zip(given, inputs, strict=True):
+        if fault := _placement_fault(ring, rates, numa, count):
+            faults.setdefault(fault[0], f"of {len(rates)} GPUs, a ring of {count}: {fault[1]}")
+    merit = "no ring has a faster slowest hop, its last one included, and each buffer is on its GPU's NUMA node"
+    return Verdict.of_faults("best_ring", faults, merit)
+
+
+def _placement_fault(ring: Any, rates: list, numa: list, count: int) -> tuple[str, str] | None:
+    """Return the first thing wrong with one ring: its kind and a sentence."""
+    pairs = isinstance(ring, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in ring)
+    if not pairs or any(type(part) is not int for pair in ring for part in pair):
+        return "form", f"it gives {not_the_form(ring, 'a list of pairs (gpu, node)')}"
+    order = [gpu for gpu, _ in ring]
+    if len(order) != count:
+        return "count", f"it has {len(order)} GPUs"
+    if len({*order}) < count:
+        return "twice", f"it is {order}, and a GPU has one place in a ring"
+    if not all(0 <= gpu < len(rates) for gpu in order):
+        return "unknown", f"it is {order}, and GPUs count from 0 to {len(rates) - 1}"
+    rate, a, b = slowest(order, rates)
+    if rate < (best := fastest_ring(rates, count)):
+        back = " back to the first" if (a, b) == (order[-1], order[0]) else ""
+        return "slow", f"the hop {a} → {b}{back} of {order} carries {rate:g} GB/s, and a ring with {best:g} exists"
+    if wrong := [(gpu, node) for gpu, node in ring if node != numa[gpu]]:
+        gpu, node = wrong[0]
+        return "far", f"GPU{gpu}'s buffer is on NUMA node {node}, and the GPU on node {numa[gpu]}"
+    return None
+
+
+def _rings_here(file: str, *, size: str = "small", gpus: int = 0) -> list[Rings]:
+    return [Rings.sized(size, gpus=gpus, seeds=1, yours=file)]
+
+
+def judge_rings(run: Run) -> Verdict:
+    """Return the verdict on a Rings run: the ring that the answer chose, beside the one by number."""
+    rings = ring_hops(run)
+    if (rings["status"] != "ok").any():
+        return Verdict.of_faults("best_ring", {"bytes": "a GPU did not get the bytes of the one before it"})
+    yours, by_number = (rings[rings["order"] == order] for order in ("yours", "by number"))
+    order = " → ".join(yours["hop"].str.split().str[0])
+    said = [
+        f"the slowest hop of your ring ({order}) carries {units.rate(yours['gb_per_s'].min())}, "
+        f"of the ring by number {units.rate(by_number['gb_per_s'].min())}"
+    ]
+    if run.plan.device == "cpu":
+        said.append("CPU processes have no wires, so these differ by chance")
+    else:
+        filled = units.rate(yours["host_gb_per_s"].min())
+        said.append(f"while all copy from where you put the host memory, each GPU gets {filled} or more")
+    return Verdict.of_faults("best_ring", {}, f"on {run.plan.workers_text} {'; '.join(said)}")
+
+
+check = Exercises(
+    "topology",
+    _SLOWEST_HOP,
+    Exercise(
+        "best_ring",
+        judge=judge_placements,
+        trial=Trial(_rings_here, judge_rings),
+        grade=CORE,
+        cases=Cases(_placements),
+        hints=(
+            "Take four GPUs of the DGX-1. Which rings have no hop through the host? What is then their slowest hop?",
+            "There are few GPUs, so try every order: `itertools.permutations(range(len(gb_per_s)), count)`. For each "
+            "one, find its slowest hop, and keep the order for which that is the fastest.",
+            "`best = max(permutations(...), key=lambda order: min(gb_per_s[order[i - 1]][order[i]] for i in "
+            "range(count)))`: `order[-1]` is the last GPU, which sends to the first. Then `[(gpu, numa[gpu]) for gpu "
+            "in best]`.",
+        ),
+    ),
+)
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 
 def why_below() -> HTML:

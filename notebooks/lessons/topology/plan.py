@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from labkit.node.topology import TopologyError
 
 _MEMORIES = ("pageable", "pinned")
 
@@ -52,6 +53,47 @@ class Copies(Plan):
                         yield {"copy": direction, "memory": memory, "numa": numa, "together": together}
 
     @classmethod
-    def small(cls, **knobs) -> Self:
+    def small(cls, **knobs: Any) -> Self:
         memories = _MEMORIES if cls.on_gpus() else ("pageable",)  # without a GPU nothing can be pinned for one
         return super().small(**{"memories": memories} | knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rings(Plan):
+    """All GPUs send around a ring: by number, and in the order of `yours`, the file of a student's `best_ring`.
+
+    Each buffer has `mib` MiB, and is also filled from pinned memory of its NUMA node. `numa` lists the node of each
+    GPU; () takes the driver's word, and 0 where it says nothing.
+    """
+
+    lab: ClassVar[str] = "topology"
+    worker: ClassVar[str] = "lessons.topology.worker"
+    SMALL: ClassVar[dict[str, Any]] = {"mib": 16, "repeats": 5}
+    FEW: ClassVar[int | None] = 4
+    least: ClassVar[int] = 2
+    one_node: ClassVar[bool] = True
+
+    mib: int = 1024
+    warm_ups: int = 3
+    repeats: int = 10
+    yours: str = ""
+    numa: tuple[int, ...] = ()
+
+    def chosen(self) -> dict[str, Any]:
+        return {"numa": self.numa or tuple(_numa_of_gpus()[: self.gpus]) or (0,) * self.gpus}
+
+    def validate(self) -> None:
+        if min(self.mib, self.repeats) < 1 or self.warm_ups < 0 or len(self.numa) != self.gpus:
+            raise PlanError(f"mib={self.mib}, repeats={self.repeats}, numa={self.numa}: at least 1 and 1, and one each")
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for order in ("yours", "by number") if self.yours else ("by number",):
+            yield {"order": order}
+
+
+def _numa_of_gpus() -> list[int]:
+    try:
+        devices = node.here().topology().devices
+    except TopologyError:
+        return []
+    return [device.numa or 0 for device in devices if device.kind == "gpu"]

@@ -1,14 +1,6 @@
 """Reference solutions of the exercises of lab 01, as a student would write them."""
 
 
-def cpus(text):
-    numbers = []
-    for part in text.split(",") if text != "N/A" else []:
-        ends = part.split("-")
-        numbers += range(int(ends[0]), int(ends[-1]) + 1)
-    return numbers
-
-
 def slowest_hop(ring, matrix):
     order = ["PIX", "PXB", "PHB", "NODE", "SYS"]
 
@@ -19,3 +11,13 @@ def slowest_hop(ring, matrix):
 
     hops = [matrix[ring[i - 1]][ring[i]] for i in range(len(ring))]
     return max(hops, key=slowness)
+
+
+def best_ring(gb_per_s, numa, count):
+    from itertools import permutations
+
+    def slowest(order):
+        return min(gb_per_s[order[i - 1]][order[i]] for i in range(count))
+
+    best = max(permutations(range(len(gb_per_s)), count), key=slowest)
+    return [(gpu, numa[gpu]) for gpu in best]

@@ -81,6 +81,21 @@ def copies(run: Run) -> pd.DataFrame:
     return of_run(table, run, who="GPU" if device == "cuda" else "process", size=size)
 
 
+def ring_hops(run: Run) -> pd.DataFrame:
+    """Return a row per ring and hop, in the ring's order: median gb_per_s, on GPUs also host_gb_per_s; status."""
+    rows = run.rows[~run.rows["warm_up"]]
+    rates = [name for name in ("gb_per_s", "host_gb_per_s") if name in rows]
+    table = rows.groupby(["order", "rank", "hop", "numa", "status"], as_index=False)[rates].median()
+    following = {(row.order, row.rank): row for row in table.itertuples(index=False)}
+    hops = []
+    for order in dict.fromkeys(table["order"]):
+        rank = 0
+        for _ in range(run.plan.gpus):
+            hops.append(following[order, rank])
+            rank = int(hops[-1].hop.split()[-1])
+    return of_run(pd.DataFrame(hops), run)
+
+
 def host_rates(table: pd.DataFrame) -> pd.DataFrame:
     """Return per direction and memory the GB/s of one GPU alone (median), and of all GPUs while all copy; of `copies`.
 
