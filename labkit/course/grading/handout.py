@@ -76,7 +76,7 @@ HANDED_OUT = (
     "pyproject.toml",
     "requirements.txt",
     "data/models/*",
-    "data/published/*",
+    "data/published/**/*",
     "data/recorded/**/*",
     "labkit/**/README.md",
     "labkit/**/*.py",
