@@ -257,27 +257,6 @@ def tile_work(row, column, tile_queries, tile_keys):
     return "full" if last_key <= first_query else "skip" if first_key >= last_query else "mask"
 """,
     },
-    "attention.online_softmax": {
-        "no guard where all is masked": """
-from math import exp
-def online_softmax(m, l, o, scores, values):
-    new = max(m, *scores)
-    weights = [exp(score - new) for score in scores]
-    kept = exp(m - new)
-    added = [sum(w * v for w, v in zip(weights, column)) for column in zip(*values)]
-    return new, kept * l + sum(weights), [kept * old + more for old, more in zip(o, added)]
-""",
-        "a masked row that starts anew": """
-from math import exp, inf
-def online_softmax(m, l, o, scores, values):
-    new = max(m, *scores)
-    if max(scores) == -inf:
-        return -inf, 0.0, [0.0] * len(o)
-    kept, weights = exp(m - new), [exp(score - new) for score in scores]
-    added = [sum(w * v for w, v in zip(weights, column)) for column in zip(*values)]
-    return new, kept * l + sum(weights), [kept * old + more for old, more in zip(o, added)]
-""",
-    },
     "accounting.devices_needed": {
         "the larger of the full devices and one for the rest": """
 def devices_needed(total_gib, device_gb):
@@ -432,33 +411,6 @@ def tile_work(row, column, tile_queries, tile_keys):
     keys = range(column * tile_keys, (column + 1) * tile_keys)
     seen = sum(key <= query for query in queries for key in keys)
     return {0: "skip", tile_queries * tile_keys: "full"}.get(seen, "mask")
-""",
-    },
-    "attention.online_softmax": {
-        "a first tile without rescaling": """
-import numpy as np
-def online_softmax(m, l, o, scores, values):
-    scores, values = np.array(scores), np.array(values)
-    new = max(m, scores.max())
-    if np.isneginf(new):
-        return m, l, o
-    weights = np.exp(scores - new)
-    if l == 0:
-        return new, weights.sum(), weights @ values
-    kept = np.exp(m - new)
-    return new, kept * l + weights.sum(), kept * np.array(o) + weights @ values
-""",
-        "key by key, masked ones left out": """
-from math import exp, inf
-def online_softmax(m, l, o, scores, values):
-    o = list(o)
-    for score, value in zip(scores, values):
-        if score == -inf:
-            continue
-        top = max(m, score)
-        kept, weight = exp(m - top), exp(score - top)
-        m, l, o = top, l * kept + weight, [old * kept + weight * new for old, new in zip(o, value)]
-    return [m, l, o]
 """,
     },
     "accounting.devices_needed": {

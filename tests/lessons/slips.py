@@ -110,12 +110,6 @@ SLIPS = {
         ('return "mask"', 'return "skip"', "diagonal_skipped"),
         ("- 1, first_key + tile_keys - 1", ", first_key + tile_keys", "end_too_far"),
     ],
-    "attention.online_softmax": [
-        ("factor * l +", "l +", "l_not_rescaled"),
-        ("[factor * old", "[old", "o_not_rescaled"),
-        ("max(m, *scores)", "max(scores)", "own_maximum"),
-        ("    if m_new == -inf:\n        return m, l, o\n", "", "masked"),
-    ],
     "collectives.bus_bandwidth": [
         ("factor * message_bytes", "message_bytes", "algorithm"),
         (".get(collective, share)", '["all-reduce"]', "one_factor"),

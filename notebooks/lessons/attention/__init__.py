@@ -3,7 +3,7 @@
 
 from lessons.attention.charts import attention_chart, memory_chart, plain_chart, race_chart
 from lessons.attention.charts import tiles_chart
-from lessons.attention.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
+from lessons.attention.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, yours
 from lessons.attention.exercises import why_four_matrices
 from lessons.attention.explorer import explore
 from lessons.attention.plan import Errors, Memory, Plain, Race, Sweep, Trial

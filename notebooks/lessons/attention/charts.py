@@ -28,6 +28,7 @@ STYLES = {
     "sdpa_cudnn": (canvas.SERIES[2], "v"),
     "plain": (canvas.SERIES[3], "s"),
     "tiled": (canvas.SERIES[5], "P"),
+    "yours": (canvas.YOURS, "X"),
     "hopper": ("#6A3D9A", "*"),
     "compiled": (canvas.SERIES[4], "^"),
     "by_hand": (canvas.SERIES[6], "o"),

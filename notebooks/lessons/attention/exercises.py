@@ -1,22 +1,27 @@
-"""The exercises of lab 08: which tiles need work, a step of the online softmax, and the bug in an attention."""
+"""The exercises of lab 08: which tiles need work, a tile that is added to a softmax, and the bug in an attention."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import exp
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, Trial, compared
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.lineup import line_up, why, with_bugs
-from labkit.course.verdict import RAISED, Verdict
+from labkit.course.verdict import Verdict
 from labkit.story import units
+from lessons.attention.plan import Errors, Race
+from lessons.attention.tables.memory import errors
+from lessons.attention.tables.speed import race
 from lessons.attention.theory import Running, merged
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 SYMPTOMS = {  # find the bug: attentions that claim to be FlashAttention-2, and what each suspect shows
     "no_diagonal_mask": "the tile on the diagonal is not masked: queries see keys up to its end",
@@ -95,43 +100,42 @@ _TILE_WORK = compared(
 )
 
 
-def _steps(random: Random) -> list:
-    """Return what a row keeps (m, l, o), scores and values: first tiles, rising maxima, masked keys, large scores."""
+def _tiles_to_add(random: Random) -> list:
+    """Return one rank; m, l and o of some queries; a tile's scores for each, and its values.
+
+    There are first tiles, rising maxima, masked keys, and scores whose exponentials overflow.
+    """
 
     def drawn(low: float, high: float, count: int) -> list[float]:
         return [round(random.uniform(low, high), 2) for _ in range(count)]
 
-    def step(maximum: float, masked: int = 0, around: float = 0.0) -> tuple:
-        keys, width = random.randint(max(2, masked), 4), random.randint(1, 3)
-        scores = [round(score + around, 2) for score in drawn(-3, 3, keys)]
-        for key in random.sample(range(keys), masked):
-            scores[key] = -math.inf
-        values = [drawn(-2, 2, width) for _ in range(keys)]
-        fresh = maximum == -math.inf
-        return (
-            maximum,
-            0.0 if fresh else drawn(1, 4, 1)[0],
-            [0.0] * width if fresh else drawn(-2, 2, width),
-            scores,
-            values,
-        )
+    def tile(*maxima: float, masked: int = 0, around: float = 0.0) -> tuple:
+        keys, width = random.randint(max(2, masked + 1), 4), random.randint(2, 3)
+        scores = [[round(score + around, 2) for score in drawn(-3, 3, keys)] for _ in maxima]
+        for row in scores:
+            for key in random.sample(range(keys), masked):
+                row[key] = -math.inf
+        fresh = [maximum == -math.inf for maximum in maxima]
+        sums = [0.0 if new else drawn(1, 4, 1)[0] for new in fresh]
+        outputs = [[0.0] * width if new else drawn(-2, 2, width) for new in fresh]
+        return 1, [*maxima], sums, outputs, scores, [drawn(-2, 2, width) for _ in range(keys)]
 
-    nothing = [-math.inf] * 2, [[1.0, 2.0], [0.5, 0.0]]
+    rising = [[0.5, -1.0], [0.5, 2.0]], [[3.0, 2.0], [1.0, -0.5]], [[1.0, -2.0], [0.5, 3.0]]
+    unseen = [[0.25, -1.0]], [[-math.inf] * 2], [[1.0, 2.0], [0.5, 0.0]]
     return [
-        (1.0, 2.0, [0.5, -1.0], [3.0, 2.0], [[1.0, -2.0], [0.5, 3.0]]),  # the maximum rises
-        (3.0, 1.5, [0.5, 2.0], [1.0, -0.5], [[1.0, -2.0], [0.5, 3.0]]),  # it stays
-        step(-math.inf),
-        step(-math.inf, 1),
-        *(step(drawn(-4, 4, 1)[0]) for _ in range(4)),
-        *(step(drawn(-2, 2, 1)[0], 1) for _ in range(2)),
-        *(step(around + 1, around=around) for around in (1000.0, -1000.0)),
-        (1.0, 1.5, [0.25, -1.0], *nothing),
-        (-math.inf, 0.0, [0.0, 0.0], *nothing),
+        (1, [1.0, 3.0], [2.0, 1.5], *rising),  # the first query's maximum rises, the second's stays
+        tile(-math.inf, -math.inf),
+        tile(-math.inf, 0.5, masked=1),
+        tile(*drawn(-4, 4, 3)),
+        tile(*drawn(-2, 2, 2), masked=1),
+        *(tile(around + 1, around, around=around) for around in (1000.0, -1000.0)),
+        (1, [1.0], [1.5], *unseen),
     ]
 
 
-def _merged_row(m: float, l: float, o: list[float], scores: list[float], values: list) -> Running:  # noqa: E741
-    return merged(Running(m, l, tuple(o)), scores, values)
+def _merged_row(m: float, l: float, o: list[float], scores: list[float], values: list) -> list:  # noqa: E741
+    row = merged(Running(m, l, tuple(o)), scores, values)
+    return [row.maximum, row.total, [*row.output]]
 
 
 def _old(weight: Callable[[float, float], float], *, of_l: bool = True, of_o: bool = True) -> Callable[..., tuple]:
@@ -152,8 +156,8 @@ def _own_maximum(m, l, o, scores, values):  # noqa: E741
     m_new, factor = max(scores), exp(m - max(scores))
     if m_new == -math.inf:
         return m, l, o
-    tile = _merged_row(-math.inf, 0.0, [0.0] * len(o), scores, values)
-    return m_new, factor * l + tile.total, [factor * old + new for old, new in zip(o, tile.output, strict=True)]
+    _, total, output = _merged_row(-math.inf, 0.0, [0.0] * len(o), scores, values)
+    return m_new, factor * l + total, [factor * old + new for old, new in zip(o, output, strict=True)]
 
 
 def _divided(*step: Any) -> tuple:
@@ -161,79 +165,104 @@ def _divided(*step: Any) -> tuple:
     return m, total, [part / total for part in output]
 
 
-def _unguarded(m, l, o, scores, values):  # noqa: E741
-    m_new = max(m, *scores)
-    return _merged_row(m, l, o, scores, values) if m_new > -math.inf else (m_new, math.nan, [math.nan] * len(o))
-
-
-def _with_nan_as_word(row: Any) -> Any:
-    """Return a result in which nan is a word, so that two of them are equal."""
-    if isinstance(row, list | tuple):
-        return [_with_nan_as_word(part) for part in row]
-    return "nan" if isinstance(row, float) and math.isnan(row) else row
-
-
-def _mistake(kind: str, made: Callable[..., Any], sentence: str) -> Mistake:
-    return Mistake(kind, lambda *step: _with_nan_as_word(made(*step)), sentence)
-
-
 _RESCALED = "multiply the old l and the old o by exp(m_old − m_new) when the maximum rises"
-_judge_step = judge_of(
-    "online_softmax",
+_judge_row = judge_of(
+    "add_tile",
     _merged_row,
     (
-        _mistake("l_not_rescaled", _old(lambda *_: 1.0, of_o=False), f"the old l keeps its weight; {_RESCALED}"),
-        _mistake("o_not_rescaled", _old(lambda *_: 1.0, of_l=False), f"the old o keeps its weight; {_RESCALED}"),
-        _mistake("not_rescaled", _old(lambda *_: 1.0), f"the old sums keep their weight; {_RESCALED}"),
-        _mistake("l_forgotten", _old(lambda *_: 0.0, of_o=False), f"the old l is missing; {_RESCALED}"),
-        _mistake("o_forgotten", _old(lambda *_: 0.0, of_l=False), f"the old o is missing; {_RESCALED}"),
-        _mistake("forgotten", _old(lambda *_: 0.0), f"the old sums are missing; {_RESCALED}"),
-        _mistake("upside_down", _old(lambda m, new: exp(new - m)), f"the factor is upside down; {_RESCALED}"),
-        _mistake("own_maximum", _own_maximum, "the new m is the largest of the old m and all scores"),
-        _mistake("divided", _divided, "o is divided by l only once, after the last tile of the row"),
-        _mistake("masked", _unguarded, "where every key so far is masked, nothing changes: −inf − (−inf) is nan"),
+        Mistake("l_not_rescaled", _old(lambda *_: 1.0, of_o=False), f"the old l keeps its weight; {_RESCALED}"),
+        Mistake("o_not_rescaled", _old(lambda *_: 1.0, of_l=False), f"the old o keeps its weight; {_RESCALED}"),
+        Mistake("not_rescaled", _old(lambda *_: 1.0), f"the old sums keep their weight; {_RESCALED}"),
+        Mistake("l_forgotten", _old(lambda *_: 0.0, of_o=False), f"the old l is missing; {_RESCALED}"),
+        Mistake("o_forgotten", _old(lambda *_: 0.0, of_l=False), f"the old o is missing; {_RESCALED}"),
+        Mistake("forgotten", _old(lambda *_: 0.0), f"the old sums are missing; {_RESCALED}"),
+        Mistake("upside_down", _old(lambda m, new: exp(new - m)), f"the factor is upside down; {_RESCALED}"),
+        Mistake("own_maximum", _own_maximum, "the new m is the larger of the old m and the largest score"),
+        Mistake("divided", _divided, "o is divided by l only once, after the last tile of the row"),
     ),
-    result_form="m, l and o, a list",
+    result_form="m, l and o",
     rule="m: the largest so far; l: the sum of exp(score − m); o: the sum of exp(score − m) · value",
     merit="l and o are rescaled alike, no exponent is above 0, and masked keys change nothing",
 )
 
 
-def judge_online(given: list, cases: Sequence[Sequence[Any]]) -> Verdict:
-    """Return the verdict on m, l and o after one more tile, for each case."""
-    return _judge_step([_with_nan_as_word(row) for row in given], cases)
+def judge_tile(given: Sequence, inputs: Sequence, _due: Sequence = ()) -> Verdict:
+    """Return the verdict on m, l and o of each query after one more tile, for each of the tiles."""
+    rows, cases = [], []
+    for (found,), (_, m, l, o, scores, values) in zip(given, inputs, strict=True):  # noqa: E741
+        if "form" in found:
+            return Verdict.of_faults(
+                "add_tile", {"form": f"with {len(m)} queries and {len(values)} keys it {found['form']}"}
+            )
+        rows += found
+        cases += [(*query, values) for query in zip(m, l, o, scores, strict=True)]
+    return _judge_row(rows, cases)
 
 
-def explain_overflow(verdict: Verdict) -> Verdict:
-    """Return the verdict on a call that raised or hung; where exp overflowed, it says why."""
-    if verdict.outcome != RAISED or "OverflowError" not in verdict.detail:
-        return verdict
-    why_so = "exp overflows above 709: take the new maximum from each score first, so that no exponent is above 0"
-    return replace(verdict, faults=verdict.faults | {"overflow": why_so})
+def _tried(file: str, *, size: str = "small", gpus: int = 0) -> list[Errors | Race]:
+    sequences = (1024,) if Race.sized(size, gpus=gpus).device == "cuda" else (256,)
+    race = {"implementations": ("plain", "tiled", "sdpa_flash"), "sequences": sequences, "head_dims": (64,)}
+    return [
+        Errors.sized(size, gpus=gpus, seeds=1, yours=file, implementations=()),
+        Race.sized(size, gpus=gpus, seeds=1, yours=file, **race),
+    ]
+
+
+def judge_run(run: Run) -> Verdict:
+    """Return the verdict on your tiles beside float64 (an Errors run), or their times beside others (a Race run)."""
+    where = f"on {run.plan.workers_text}"
+    if isinstance(run.plan, Errors):
+        table = errors(run)
+        table["share"] = table["share"].fillna(math.inf)  # nan is no small error
+        worst = table.loc[table["share"].idxmax()]
+        wrong = {
+            "error": f"{where}, {worst['tensor']} of {worst['shape']} (queries × keys × d) is off by "
+            f"{units.times(worst['share'])} the tolerance"
+        }
+        merit = f"{where}, O, L and all gradients are within {units.percent(worst['share'])} of the tolerance"
+        return Verdict.of_faults("add_tile", {} if worst["share"] <= 1 else wrong, merit)
+    table = race(run)
+    rows = table[(table["phase"] == "both") & (table["clock"] == "launched")].set_index("implementation")
+    yours, ours, plain, torchs = (
+        units.seconds(rows.loc[name, "ms"] / 1e3) for name in ("yours", "tiled", "plain", "sdpa_flash")
+    )
+    length = units.count(rows["sequence"].iloc[0])
+    return Verdict.of_faults(
+        "add_tile",
+        {},
+        f"{where}, forward and backward of {length} positions take {yours} with your tiles, {ours} with the reference "
+        f"solution, {plain} with the N×N matrix and {torchs} in torch's one kernel: tiles alone are not fast",
+    )
 
 
 check = Exercises(
     "attention",
     _TILE_WORK,
     Exercise(
-        "online_softmax",
-        judge=judge_online,
-        on_failure=explain_overflow,
+        "add_tile",
+        judge=judge_tile,
+        trial=Trial(_tried, judge_run),
         grade=CORE,
-        cases=Cases(_steps),
+        solution=("lessons.attention.worker.plain.add_tile",),
+        cases=Cases(
+            _tiles_to_add,
+            driver="lessons.attention.worker.tried",
+            on_ranks=True,
+            reference=("lessons.attention.worker.plain.add_tile",),
+            may_import=("lessons.attention.worker.tried",),
+            start_s=40.0,  # torch
+        ),
         hints=(
             "What changes in the old sums when the maximum rises? They were made with exponents counted from the old "
             "maximum.",
-            "First the new maximum of `m` and all scores. Multiply `l` and `o` by the same factor. Then add the "
-            "tile's weights to `l`, and its weighted values to `o`. Treat a row that has seen no key yet, and gets "
-            "none, on its own.",
-            "`m_new = max(m, *scores)`; if that is −inf, return everything as it was. `factor = exp(m - m_new)`, "
-            "`weights = [exp(score - m_new) for score in scores]`, `l = factor * l + sum(weights)`, and each `o[i]` "
-            "becomes `factor * o[i]` plus the sum of `weight * value[i]`.",
+            "First the new maximum of `m` and each query's scores, `s.amax(-1)`. Multiply `l` and `o` by the same "
+            "factor. Then add the tile's weights to `l`, and its weighted values to `o`.",
+            "`m_new = torch.maximum(m, s.amax(-1))`, `p = (s - m_new[..., None]).exp()`, `factor = (m - m_new).exp()`; "
+            "then `factor * l + p.sum(-1)` and `factor[..., None] * o + p @ v`.",
         ),
     ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 
 def verdict_of(row: dict) -> Verdict:

@@ -11,7 +11,8 @@ from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 
 OURS = ("flash", "hopper")
-IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", *OURS, "sdpa_flash", "sdpa_cudnn")
+IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "yours", *OURS, "sdpa_flash", "sdpa_cudnn")
+IN_PYTORCH = ("tiled", "yours")  # some launches per tile
 PRECISIONS = ("float32", "bfloat16")
 VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward")  # the last three: suspects
 
@@ -21,6 +22,8 @@ class Attention(Plan):
     """What every plan of this lab shares: one GPU measures.
 
     A point adds implementation, heads (batch × heads), sequence (of queries and of keys), head_dim, precision, causal.
+    `yours`, the file of a student's `add_tile`, is one implementation more. Tiles in PyTorch are left out where a head
+    has more than `tiled_most` scores.
     """
 
     lab: ClassVar[str] = "attention"
@@ -37,6 +40,8 @@ class Attention(Plan):
     heads: int = 16
     causal: bool = True
     repeat_ms: int = 40  # how long a point's phase is repeated for
+    yours: str = ""
+    tiled_most: int = 2**20
 
     def validate(self) -> None:
         for width in self.head_dims:
@@ -48,10 +53,15 @@ class Attention(Plan):
         shape = {"heads": self.heads, "sequence": sequence, "head_dim": head_dim}
         return {"implementation": implementation, **shape, "precision": precision, "causal": self.causal}
 
+    def compared(self) -> tuple[str, ...]:
+        """Return the implementations, the student's among them where there is one."""
+        return (*self.implementations, *(["yours"] if self.yours else []))
+
     def knobs(self) -> Iterator[dict[str, Any]]:
-        every = product(self.precisions, self.head_dims, self.sequences, self.implementations)
+        every = product(self.precisions, self.head_dims, self.sequences, self.compared())
         for precision, head_dim, sequence, implementation in every:
-            yield self.setting(implementation, sequence, head_dim, precision)
+            if implementation not in IN_PYTORCH or sequence**2 <= self.tiled_most:
+                yield self.setting(implementation, sequence, head_dim, precision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +106,8 @@ class Race(Attention):
     """Sixteen heads, causal: ours against plain attention and torch's own kernels, forward, backward and both.
 
     A point adds clock: "launched" (as autograd calls it) or "captured" (replayed from a CUDA graph, without what the
-    host takes to launch it; up to `captured` long, above which it makes no difference). The kernels for Hopper take
-    d = 64.
+    host takes to launch it; up to `captured` long, above which it makes no difference; not of tiles in PyTorch). The
+    kernels for Hopper take d = 64.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {
@@ -117,7 +127,8 @@ class Race(Attention):
         points = [knobs for knobs in super().knobs() if knobs["implementation"] != "hopper" or knobs["head_dim"] == 64]
         yield from (knobs | {"clock": "launched"} for knobs in points)
         for knobs in points:
-            if self.device == "cuda" and knobs["implementation"] != "plain" and knobs["sequence"] <= self.captured:
+            is_kernel = knobs["implementation"] not in ("plain", *IN_PYTORCH)
+            if self.device == "cuda" and is_kernel and knobs["sequence"] <= self.captured:
                 yield knobs | {"clock": "captured"}
 
 
@@ -135,8 +146,7 @@ class Memory(Attention):
 class Errors(Attention):
     """Outputs and gradients against float64, over random shapes; and whether a second run gives the same bits.
 
-    A point has queries and keys in place of sequence. Tiles in PyTorch are left out above `tiled_most` scores a head,
-    the kernels for Hopper where others stand in for them.
+    A point has queries and keys in place of sequence. The kernels for Hopper are left out where others stand in.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {
@@ -163,10 +173,10 @@ class Errors(Attention):
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         names = ("precision", "heads", "queries", "keys", "head_dim", "causal", "implementation")
-        for precision, shape, implementation in product(self.precisions, self.shapes, self.implementations):
+        for precision, shape, implementation in product(self.precisions, self.shapes, self.compared()):
             _, queries, keys, head_dim, causal = shape
             is_hoppers = causal and queries == keys and head_dim == 64 and precision == "bfloat16"
-            fits = {"tiled": queries * keys <= self.tiled_most, "hopper": is_hoppers}
+            fits = dict.fromkeys(IN_PYTORCH, queries * keys <= self.tiled_most) | {"hopper": is_hoppers}
             if fits.get(implementation, True):
                 yield dict(zip(names, (precision, *shape, implementation), strict=True))
 

@@ -9,17 +9,3 @@ def tile_work(row, column, tile_queries, tile_keys):
     if first_key > last_query:
         return "skip"
     return "mask"
-
-
-def online_softmax(m, l, o, scores, values):  # noqa: E741
-    from math import exp, inf
-
-    m_new = max(m, *scores)
-    if m_new == -inf:
-        return m, l, o
-    factor = exp(m - m_new)
-    weights = [exp(score - m_new) for score in scores]
-    l_new = factor * l + sum(weights)
-    columns = zip(*values, strict=True)
-    seen = [sum(w * v for w, v in zip(weights, column, strict=True)) for column in columns]
-    return m_new, l_new, [factor * old + new for old, new in zip(o, seen, strict=True)]

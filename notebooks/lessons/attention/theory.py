@@ -15,6 +15,7 @@ ATTENTION_NAMES = {
     "by_hand": "plain, softmax by hand",
     "compiled": "plain, compiled",
     "tiled": "tiles in PyTorch",
+    "yours": "your tiles in PyTorch",
     "flash": "our FlashAttention",
     "hopper": "ours, for Hopper",
     "sdpa_flash": "SDPA-flash",

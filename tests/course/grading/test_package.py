@@ -20,7 +20,7 @@ from labkit.repository import NOTEBOOKS
 from labkit.tools import handout as handout_command
 
 # A lab's own workers run these reference solutions.
-MEASURED = {"broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"} | {
+MEASURED = {"attention.add_tile", "broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"} | {
     f"ddp_from_scratch.{name}" for name in ("exchange", "ready")
 }
 STUDENT = """

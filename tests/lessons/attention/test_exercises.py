@@ -1,20 +1,23 @@
-"""Lab 08's exercises: right answers pass, each typical mistake is named; a bug is named from its row alone."""
+"""Lab 08's exercises: right answers pass, each typical mistake is named; a right tile runs, is compared and timed."""
 
 import json
 import math
 
 import pytest
+import torch
 
 from labkit.course import answers
 from labkit.course.source import code_of
-from labkit.course.verdict import RAISED, RIGHT, WRONG
+from labkit.course.verdict import RIGHT, WRONG
+from labkit.launching import launch
 from lessons import attention
-from lessons.attention.exercises import judge_online
+from lessons.attention.exercises import judge_run, judge_tile
+from lessons.attention.worker.tried import drive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-CASES = attention.check.by_name["online_softmax"].inputs
-RIGHT_ANSWER = code_of("lessons.attention.solutions.online_softmax").replace(", strict=True", "")
+CASES = attention.check.by_name["add_tile"].inputs
+RIGHT_ANSWER = code_of("lessons.attention.worker.plain.add_tile")
 
 
 def judged(*swaps: tuple[str, str]):
@@ -23,21 +26,36 @@ def judged(*swaps: tuple[str, str]):
     for old, new in swaps:
         assert old in text
         text = text.replace(old, new)
-    scope: dict = {}
+    scope: dict = {"torch": torch}
     exec(text, scope)
-    return judge_online(json.loads(json.dumps([scope["online_softmax"](*case) for case in CASES])), CASES)
+    return judge_tile(json.loads(json.dumps([[drive(scope["add_tile"], None, *case)] for case in CASES])), CASES)
+
+
+FACTORS = [("factor * l +", "l +"), ("factor[..., None] * o +", "o +")]
 
 
 @pytest.mark.parametrize(
     ("swaps", "kinds"),
     [
         ([], set()),
-        ([("factor * l +", "l +"), ("factor * old", "old")], {"not_rescaled"}),
+        (FACTORS, {"not_rescaled"}),
+        (FACTORS[:1], {"l_not_rescaled"}),
+        (FACTORS[1:], {"o_not_rescaled"}),
         ([("factor * l +", "")], {"l_forgotten"}),
-        ([("factor * old +", "")], {"o_forgotten"}),
-        ([("factor * old + new", "(factor * old + new) / l_new")], {"divided"}),
-        ([("return m_new, l_new", "return m_new, 1.001 * l_new")], {"wrong"}),
-        ([("return m_new, l_new, [", "return m_new, [")], {"wrong"}),
+        ([("factor[..., None] * o +", "")], {"o_forgotten"}),
+        (
+            [
+                ("p @ v", "p @ v) / (factor * l + p.sum(-1))[..., None]"),
+                ("factor[..., None] * o", "(factor[..., None] * o"),
+            ],
+            {"divided"},
+        ),
+        ([("torch.maximum(m, s.amax(-1))", "s.amax(-1)")], {"own_maximum", "wrong"}),
+        ([("(m - m_new)", "(m_new - m)")], {"upside_down", "wrong"}),
+        ([("(s - m_new[..., None])", "(s - m[..., None])")], {"wrong"}),
+        ([("factor * l + p.sum(-1)", "1.001 * (factor * l + p.sum(-1))")], {"wrong"}),
+        ([("p.sum(-1)", "p.sum(-1, keepdim=True)")], {"form"}),
+        ([("return m_new, ", "return ")], {"form"}),
         ([("    return m_new", "    return None\n    return m_new")], {"form"}),
     ],
 )
@@ -48,12 +66,28 @@ def test_each_mistake_by_its_kind(swaps, kinds):
 
 
 def test_cases_hold_what_decides():
-    masked = [case for case in CASES if -math.inf in case[3]]
-    assert any(case[0] == -math.inf for case in masked) and any(max(case[3]) == -math.inf for case in masked)
-    assert any(min(case[3]) > 900 for case in CASES) and any(max(case[3]) < -900 for case in CASES)
+    masked = [row for _, _, _, _, scores, _ in CASES for row in scores if -math.inf in row]
+    assert any(max(row) == -math.inf for row in masked) and any(max(row) > -math.inf for row in masked)
+    largest = [max(map(max, scores)) for _, _, _, _, scores, _ in CASES]
+    assert max(largest) > 900 and min(largest) < -900
 
 
-def test_an_overflow_in_a_worker_is_named():
-    answers.save("attention.online_softmax", RIGHT_ANSWER.replace("score - m_new", "score"))
-    verdict = attention.check("online_softmax")
-    assert verdict.outcome == RAISED and set(verdict.faults) == {"raised", "overflow"}
+def test_a_right_tile_is_compared_with_float64_and_timed_and_stands_in_the_race():
+    answers.save("attention.add_tile", f"import torch\n\n{RIGHT_ANSWER}")
+    verdict = attention.check("add_tile")
+    assert verdict.outcome == RIGHT, verdict
+    assert "of the tolerance" in verdict.merits[1] and "with your tiles" in verdict.merits[2]
+    file = attention.yours("add_tile")
+    plan = attention.Race.small(seeds=(0,), sequences=(16, 2048), implementations=("plain",), yours=file)
+    assert [(knobs["implementation"], knobs["sequence"]) for knobs in plan.knobs()] == [
+        ("plain", 16),
+        ("yours", 16),
+        ("plain", 2048),
+    ]
+
+
+def test_tiles_that_are_wrong_for_heads_alone_are_off_in_the_lesson_s_own_shapes(tmp_path):
+    swapped = RIGHT_ANSWER.replace("    m_new = ", "    if s.dim() > 2:\n        v = v.flip(0)\n    m_new = ", 1)
+    (file := tmp_path / "attention_add_tile.py").write_text(f"import torch\n\n{swapped}")
+    run = launch(attention.Errors.small(seeds=(0,), yours=str(file), implementations=()), progress=False)
+    assert [*judge_run(run).faults] == ["error"]

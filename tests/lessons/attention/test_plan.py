@@ -38,7 +38,7 @@ def test_a_small_plan_is_small(kind):
 
 
 def test_every_name_is_known_to_the_worker():
-    assert set(IMPLEMENTATIONS) == {*OWN, *TORCH, "compiled"}
+    assert set(IMPLEMENTATIONS) == {*OWN, *TORCH, "compiled", "yours"}
     assert set(VARIANTS) == set(ATTENTIONS)
     assert (VARIANTS[0], VARIANTS[1:4]) == ("right", tuple(SYMPTOMS))
 

@@ -39,7 +39,7 @@ def prepare(worker: Worker) -> None:
 def measure(worker: Worker, point: SimpleNamespace) -> None:
     """Measure one point."""
     if isinstance(worker.plan, Errors):
-        worker.record(**errors(point, worker.device))
+        worker.record(**errors(point, worker.device, worker.plan.yours))
     elif isinstance(worker.plan, Trial):
         worker.record(**symptoms(point, worker.device))
     else:
@@ -68,7 +68,7 @@ class Work:
         form = {"generator": generator, "dtype": getattr(torch, point.precision), "device": worker.device}
         self.inputs: Any = tuple(torch.randn(shape, **form).requires_grad_() for _ in range(3))
         self.do = torch.randn(shape, **form)
-        self.attention = implementation(point.implementation)
+        self.attention = implementation(point.implementation, plan.yours)
         self.worker, self.point, self.repeat_ms = worker, point, plan.repeat_ms
 
     def forward(self) -> torch.Tensor:
@@ -142,11 +142,11 @@ def outputs_and_gradients(attention: Callable, q, k, v, do, causal: bool) -> dic
     return outputs | dict(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, (q, k, v), do), strict=True))
 
 
-def errors(point: SimpleNamespace, device: torch.device) -> dict:
-    """Return the error of each tensor, and whether a second run gives the same bits."""
+def errors(point: SimpleNamespace, device: torch.device, yours: str = "") -> dict:
+    """Return the error of each tensor, and whether a second run gives the same bits. `yours`: a student's file."""
     q, k, v, do = _tensors(point, point.queries, point.keys, device)
     first, second = (
-        outputs_and_gradients(implementation(point.implementation), q, k, v, do, point.causal) for _ in range(2)
+        outputs_and_gradients(implementation(point.implementation, yours), q, k, v, do, point.causal) for _ in range(2)
     )
     wanted = exact(q, k, v, do, point.causal)
     same = all(torch.equal(first[name], second[name]) for name in first)

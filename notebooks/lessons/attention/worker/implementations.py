@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +18,7 @@ from torch._functorch import config as functorch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from labkit.engine.called_function import load_function
 from lessons.attention.worker import flash, hopper
 from lessons.attention.worker.plain import by_hand, plain, scores, tiled
 
@@ -34,11 +36,14 @@ TORCH = {
 
 
 @cache
-def implementation(name: str) -> Callable[..., torch.Tensor]:
+def implementation(name: str, yours: str = "") -> Callable[..., torch.Tensor]:
     """Return the attention of this name: ours, or torch's scaled_dot_product_attention held to one of its kernels.
 
-    "compiled" is plain attention under torch.compile, one graph a shape: it recompiles rather than generalise.
+    "yours" are tiles in PyTorch, each added by the `add_tile` of a student's file. "compiled" is plain attention under
+    torch.compile, one graph a shape: it recompiles rather than generalise.
     """
+    if name == "yours":
+        return partial(tiled, step=load_function(Path(yours), "add_tile"))
     if name == "compiled":
         torch._dynamo.config.recompile_limit = 64
         functorch.donated_buffer = False  # or a backward could not be timed twice over one forward

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 
@@ -39,27 +41,35 @@ def exact(q, k, v, do, is_causal: bool = False) -> dict[str, torch.Tensor]:
 ROWS, COLUMNS = 32, 32
 
 
+def add_tile(m, l, o, s, v):
+    """Return m, l (…, rows) and o (…, rows, d) after a tile of scores s (…, rows, keys) and values v (…, keys, d)."""
+    m_new = torch.maximum(m, s.amax(-1))
+    p, factor = (s - m_new[..., None]).exp(), (m - m_new).exp()
+    return m_new, factor * l + p.sum(-1), factor[..., None] * o + p @ v
+
+
+def forward_by_tiles(q, k, v, is_causal: bool, step: Callable = add_tile) -> tuple[torch.Tensor, torch.Tensor]:
+    """Algorithm 1: return O and L. For a block of queries, `step` adds one tile of keys after the other."""
+    output, lse = torch.empty_like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    for rows in _slices(q.shape[-2], ROWS):
+        m = torch.full(q[..., rows, 0].shape, float("-inf"), dtype=torch.float32, device=q.device)
+        l, o = torch.zeros_like(m), torch.zeros_like(q[..., rows, :], dtype=torch.float32)
+        for columns in _slices(k.shape[-2], COLUMNS):
+            if is_causal and columns.start >= rows.stop:
+                break
+            s = _scores(q, k, rows, columns, is_causal)
+            m, l, o = step(m, l, o, s, v[..., columns, :].float())
+        output[..., rows, :] = o / l[..., None]
+        lse[..., rows] = m + l.log()
+    return output, lse
+
+
 class Tiled(torch.autograd.Function):
     """Attention of q (…, Nq, d) over k and v (…, Nk, d); keeps q, k, v, O and, last, the row log-sum-exp (…, Nq)."""
 
     @staticmethod
-    def forward(ctx, q, k, v, is_causal=False):
-        """Algorithm 1: for a block of queries, a running maximum m, sum l and output o over the tiles of keys."""
-        o, lse = torch.empty_like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
-        for rows in _slices(q.shape[-2], ROWS):
-            m = torch.full(q[..., rows, 0].shape, float("-inf"), dtype=torch.float32, device=q.device)
-            l, acc = torch.zeros_like(m), torch.zeros_like(q[..., rows, :], dtype=torch.float32)
-            for columns in _slices(k.shape[-2], COLUMNS):
-                if is_causal and columns.start >= rows.stop:
-                    break
-                s = _scores(q, k, rows, columns, is_causal)
-                highest = torch.maximum(m, s.amax(-1))
-                p, shrink = (s - highest[..., None]).exp(), (m - highest).exp()
-                l = l * shrink + p.sum(-1)
-                acc = acc * shrink[..., None] + p @ v[..., columns, :].float()
-                m = highest
-            o[..., rows, :] = acc / l[..., None]
-            lse[..., rows] = m + l.log()
+    def forward(ctx, q, k, v, is_causal=False, step=add_tile):
+        o, lse = forward_by_tiles(q, k, v, is_causal, step)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.is_causal = is_causal
         return o
@@ -80,12 +90,12 @@ class Tiled(torch.autograd.Function):
                 ds = p * (g @ v[..., columns, :].float().transpose(-1, -2) - delta[..., rows, None])
                 dq[..., rows, :] += ds @ k[..., columns, :].float() * q.shape[-1] ** -0.5
                 dk[..., columns, :] += ds.transpose(-1, -2) @ q[..., rows, :].float() * q.shape[-1] ** -0.5
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
 
 
-def tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False) -> torch.Tensor:
+def tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False, step=add_tile) -> torch.Tensor:
     """Return the attention of q over k and v as `Tiled` computes it."""
-    return Tiled.apply(q, k, v, is_causal)
+    return Tiled.apply(q, k, v, is_causal, step)
 
 
 def _slices(length: int, size: int) -> list[slice]:
