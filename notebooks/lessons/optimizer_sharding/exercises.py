@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
+from typing import TYPE_CHECKING
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises, Trial, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
-from lessons.optimizer_sharding.judged import judge_momentum, say_what_fits
-from lessons.optimizer_sharding.tables import faults, symptoms
+from labkit.story.words import listed
+from lessons.optimizer_sharding.judged import judge_momentum, judge_zero, say_what_fits
+from lessons.optimizer_sharding.plan import Equality, Exchanges
+from lessons.optimizer_sharding.tables import equality, exchanges, faults, symptoms
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 SYMPTOMS = {
     "sends_nothing": "every rank updates its part and keeps it: replicas drift apart",
@@ -135,7 +141,10 @@ _MOMENTUM_STEP = Exercise(
         driver=f"{_WORKER}.tried_momentum",
         on_ranks=True,
         reference=(f"{_WORKER}.momentum.momentum_step",),
-        may_import=("labkit.worker.collectives", f"{_WORKER}.momentum", f"{_WORKER}.tried_momentum"),
+        may_import=(
+            "labkit.worker.collectives",
+            *(f"{_WORKER}.{name}" for name in ("momentum", "tried_momentum", "late")),
+        ),
         start_s=_TORCH_S,
     ),
     solution=(f"{_WORKER}.momentum.momentum_step",),
@@ -148,7 +157,68 @@ _MOMENTUM_STEP = Exercise(
     ),
 )
 
-check = Exercises("optimizer_sharding", _MOMENTUM_STEP, _GATHERED)
+
+def _models(random: Random) -> list:
+    """Return ranks, elements of each parameter (in more than two buckets) and a seed."""
+    return [
+        (ranks, [random.randint(1, 9) for _ in range(random.randint(6, 9))], random.randint(1, 10**6))
+        for ranks in (2, 3, 4)
+    ]
+
+
+def _launches(file: str, *, size: str = "small", gpus: int = 0) -> list[Equality | Exchanges]:
+    equal = Equality.sized(size, gpus=gpus, seeds=1, ways=(), update_all=file)
+    return [equal, Exchanges.sized(size, gpus=gpus, seeds=1, update_all=file)]
+
+
+def judge_launch(run: Run) -> Verdict:
+    """Return the verdict on an `update_all` that trained beside the optimizer that shards nothing, or was timed."""
+    if isinstance(run.plan, Equality):
+        table = equality(run)
+        wrong = [f"{row.optimizer}, case `{row.case}`" for row in table[~table["equal"]].itertuples()]
+        fault = f"weights differ from those of the optimizer that shards nothing: {listed(wrong)}"
+        merit = f"ten steps in {len(table)} cases leave the weights of the optimizer that shards nothing"
+        return Verdict.of_faults("update_all", {"unequal": fault} if wrong else {}, merit)
+    table = exchanges(run).set_index("way")
+    if (failed := table[table["status"] != "ok"]["status"]).size:
+        return Verdict.of_faults("update_all", {"failed": f"on {run.plan.workers_text} it ends with {failed.iloc[0]}"})
+    yours, reference, torchs = (
+        units.seconds(table.loc[way, "ms"] / 1e3) for way in ("your_zero", "zero1", "zero_buckets")
+    )
+    times = f"{yours} with yours, {reference} with the reference solution, {torchs} with torch's optimizer"
+    return Verdict.of_faults("update_all", {}, f"from gradients to weights on {run.plan.workers_text}: {times}")
+
+
+_UPDATE_ALL = Exercise(
+    "update_all",
+    judge=judge_zero,
+    on_failure=say_what_fits,
+    grade=STRETCH,
+    cases=Cases(
+        _models,
+        driver=f"{_WORKER}.tried_zero",
+        on_ranks=True,
+        reference=(f"{_WORKER}.zero.ZeroOptimizer.update_all",),
+        may_import=(
+            *("labkit.theory.sizes", "labkit.worker.collectives"),
+            *(f"{_WORKER}.{name}" for name in ("late", "sharded", "states", "tried_zero", "zero")),
+        ),
+        start_s=_TORCH_S,
+    ),
+    trial=Trial(_launches, judge_launch),
+    solution=(f"{_WORKER}.zero.ZeroOptimizer.update_all",),
+    hints=(
+        "`ShardedOptimizer.update_all` has the loop. What comes before the update of a bucket, and which length does "
+        "the result have?",
+        "For each bucket: divide the flat gradient by `self.ranks`, reduce-scatter it into an empty tensor of "
+        "`bucket.end - bucket.begin` numbers, update the part, start the gather. After the loop, wait for all gathers.",
+        "`mean = bucket.flat.new_empty(bucket.end - bucket.begin)`; `dist.reduce_scatter_tensor(mean, "
+        "self.flat_gradient(bucket) / self.ranks, group=self.process_group)`; `self.update_part(bucket, mean)`; "
+        "`sent.append(self.send(bucket, bucket.flat))`.",
+    ),
+)
+
+check = Exercises("optimizer_sharding", _MOMENTUM_STEP, _UPDATE_ALL, _GATHERED)
 hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 _RIGHT = """

@@ -34,8 +34,8 @@ def judge_momentum(given: list, inputs: Sequence[Sequence[Any]], due: list) -> V
 def say_what_fits(verdict: Verdict) -> Verdict:
     """Add to torch's words on tensors of other sizes than a collective of this group takes."""
     faults = {
-        kind: f"{sentence} The collective's tensors do not fit this group: pass `group=group`; one tensor has a part, "
-        "the other all parts"
+        kind: f"{sentence} The collective's tensors do not fit this group: pass it as `group=`; one tensor has a "
+        "part, the other all parts"
         if "Shape" in sentence
         else sentence
         for kind, sentence in verdict.faults.items()
@@ -176,6 +176,93 @@ def _sent_fault(given: list, due: list) -> tuple[str, str] | None:
             if "all-reduce" in names:
                 return "bytes", f"{what}: an all-reduce gives each rank the whole mean, and it needs only its part"
             return "bytes", f"{what}: a reduce-scatter of the gradient and an all-gather of the weight are enough"
+    return None
+
+
+def judge_zero(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdict:
+    """Return the verdict on an `update_all`: `given` is what `tried_zero.drive` tells of each rank, for each of
+    `inputs`; `due` the same of the reference solution.
+    """
+    faults: dict[str, str] = {}
+    for (ranks, *_), mine, right in zip(inputs, given, due, strict=True):
+        fault = _zero_fault(mine, right) or _order_fault(mine)
+        if fault:
+            faults.setdefault(fault[0], f"with {ranks} ranks, {fault[1]}")
+    merits = (
+        "on 2, 3 and 4 ranks the weights are those of one process with the mean gradient",
+        "gradients are scattered, and a bucket is gathered while the next one is updated",
+    )
+    return Verdict.of_faults("update_all", faults, *merits)
+
+
+def _zero_fault(given: list, due: list) -> tuple[str, str] | None:
+    """Return the first wrong step of all ranks, by the mistake behind it."""
+    mine, right = (np.array([rank["weights"] for rank in side]) for side in (given, due))  # rank, step, number
+    if _is_near(mine, right):
+        return None
+    events = [event for rank in given for step in rank["events"] for event in step]
+    if not any(map(_is_gather, events)):
+        return "not_gathered", "no rank gathers a bucket, so each has new weights in its own part alone"
+    start, ranks = np.array(due[0]["start"]), len(right)
+    moved, moved_due = mine[:, 0] - start, right[:, 0] - start
+    if not any(isinstance(event, list) and "reduce" in event[0] for event in events):
+        return "not_reduced", "no rank sends its gradients: a part must move along their mean over all ranks"
+    if not moved.any():
+        return "no_update", "no weight changes in the first step: call `update_part` for each bucket"
+    updates, updates_due = (side[0]["events"][0].count("update") for side in (given, due))
+    if updates != updates_due:
+        return "buckets", f"rank 0 updates {updates} of {updates_due} buckets in the first step"
+    factor = float((moved * moved_due).sum() / (moved_due**2).sum())
+    if np.abs(moved - factor * moved_due).max() <= _CLOSE * np.abs(moved).max():
+        if abs(factor / ranks - 1) < 0.01:
+            return "summed", f"the first step is {ranks} times too long: the gradients are added up, and not divided"
+        if abs(factor * ranks - 1) < 0.01:
+            return "divided_twice", f"the first step is {ranks} times too short: the gradients are divided twice"
+    if any(_gathers_before_its_update(step) for rank in given for step in rank["events"]):
+        return "gathered_early", "a bucket is gathered before this rank's part of it is updated"
+    step = int(np.argmax([not _is_near(mine[:, step], right[:, step]) for step in range(mine.shape[1])]))
+    last = _is_near(mine[-1, : step + 1], right[-1, : step + 1])
+    apart = np.abs(mine[:, step] - mine[0, step]).max() > _CLOSE * np.abs(right).max()
+    if last or apart:
+        what = f"after step {step} the ranks have different weights"
+        return (
+            "not_waited",
+            f"{what}: wait for every call before you use its result and before you return",
+        )
+    what = f"the weights of step {step} are wrong, the same on all ranks"
+    return "wrong", f"{what}: is the mean that `update_part` gets complete, and of this rank's part?"
+
+
+def _is_gather(event: Any) -> bool:
+    """Return whether an event is a collective that brings a rank what others have."""
+    return isinstance(event, list) and ("gather" in event[0] or "broadcast" in event[0])
+
+
+def _gathers_before_its_update(events: list) -> bool:
+    updates = gathers = 0
+    for event in events:
+        updates += event == "update"
+        gathers += _is_gather(event)
+        if gathers > updates:
+            return True
+    return False
+
+
+def _order_fault(given: list) -> tuple[str, str] | None:
+    """Return what is wrong in the calls of a right step: bytes, or a gather that hides behind no update."""
+    for rank, told in enumerate(given):
+        for events in told["events"]:
+            calls = [event for event in events if isinstance(event, list)]
+            if "all-reduce" in [name for name, _ in calls]:
+                what = f"the weights are right, but rank {rank} all-reduces gradients: it sends 1.5× the bytes"
+                return "bytes", f"{what}, and needs its part of the mean alone"
+            last = max((number for number, event in enumerate(events) if event == "update"), default=0)
+            if "wait" in events[:last]:
+                what = f"rank {rank} waits for a gather before it updates the next bucket"
+                return "waits", f"the weights are right, but {what}: start all gathers, and wait for them at the end"
+            if last and not any(_is_gather(event) for event in events[:last]):
+                what = f"rank {rank} gathers nothing before its last update"
+                return "late", f"the weights are right, but {what}: gather a bucket while the next is updated"
     return None
 
 

@@ -22,7 +22,7 @@ from labkit.tools import handout as handout_command
 # A lab's own workers run these reference solutions.
 MEASURED = {"broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"} | {
     *(f"ddp_from_scratch.{name}" for name in ("exchange", "ready")),
-    "optimizer_sharding.momentum_step",
+    *(f"optimizer_sharding.{name}" for name in ("momentum_step", "update_all")),
 }
 STUDENT = """
 import importlib, json

@@ -8,7 +8,7 @@ from lessons.optimizer_sharding.exercises import verdict_of
 
 
 def test_an_unknown_exercise_is_told_with_all_that_there_are():
-    with pytest.raises(ValueError, match="'cuts' is no exercise; there are momentum_step, gathered"):
+    with pytest.raises(ValueError, match="'cuts' is no exercise; there are momentum_step, update_all, gathered"):
         optimizer_sharding.check("cuts")
 
 

@@ -111,7 +111,7 @@ RANK_0 = "    if rank == 0:\n        "
         ([(GATHER, RANK_0 + GATHER.lstrip())], HUNG, "ranks wait for each other"),
         ([(SCATTER, RANK_0 + "while True: pass\n" + SCATTER)], HUNG, "did not come back within 3 s"),
         ([("(mean, gradient", "(mean[1:], gradient")], RAISED, "one tensor has a part, the other all parts"),
-        ([("/ ranks, group=group", "/ ranks")], RAISED, "pass `group=group`"),
+        ([("/ ranks, group=group", "/ ranks")], RAISED, "pass it as `group=`"),
         ([("own -= ", "own.grad.mul_(0)\n    own -= ")], RAISED, "raises AttributeError in line"),
     ],
 )
