@@ -60,7 +60,7 @@ WAYS = {
     "zero_redundancy": "torch's",
     "zero_buckets": "torch's, in buckets",
     "sharded": "ours",
-    "zero1": "ZeRO-1",
+    "zero1": "ZeRO-1, reference solution",
     "your_momentum": "your momentum_step",
     "your_zero": "your update_all",
 }
