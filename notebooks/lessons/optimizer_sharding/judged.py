@@ -52,6 +52,7 @@ def _form_fault(given: list) -> tuple[str, str] | None:
     return None
 
 
+@np.errstate(all="ignore")  # memory that was never written may hold any number
 def _weight_fault(given: list, due: list) -> tuple[str, str] | None:
     """Return the first wrong step, by the mistake behind all weights, or by what is wrong in it."""
     mine, right = (np.array([rank["weights"] for rank in side]) for side in (given, due))  # rank, step, number
@@ -195,6 +196,7 @@ def judge_zero(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdi
     return Verdict.of_faults("update_all", faults, *merits)
 
 
+@np.errstate(all="ignore")  # memory that was never written may hold any number
 def _zero_fault(given: list, due: list) -> tuple[str, str] | None:
     """Return the first wrong step of all ranks, by the mistake behind it."""
     mine, right = (np.array([rank["weights"] for rank in side]) for side in (given, due))  # rank, step, number

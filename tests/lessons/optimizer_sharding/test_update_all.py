@@ -16,6 +16,7 @@ from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG, Verdic
 from labkit.launching import launch
 from lessons import optimizer_sharding
 from lessons.optimizer_sharding.exercises import check, judge_launch
+from lessons.optimizer_sharding.judged import judge_momentum, judge_zero
 from lessons.optimizer_sharding.plan import CASES, OPTIMIZERS, Equality, Exchanges
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -90,6 +91,17 @@ def test_each_fault_by_its_kind(name):
     changes, kind = TRIED[name]
     verdict = judged(changed(*changes), 3)
     assert verdict.outcome == WRONG and [*verdict.faults] == [kind], verdict
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_memory_that_was_never_written_is_judged(value):
+    told = {"start": [1.0, 1.0], "gradients": [[1.0, 2.0]], "kept": [[1, 1]], "calls": [["all-gather", 8]]}
+    bucket = [["reduce-scatter", 8], "update", ["all-gather", 8]]
+    told |= {"weights": [[2.0, 3.0]], "events": [[*bucket, *bucket, "wait", "wait"]]}
+    odd = told | {"weights": [[value, 3.0]]}
+    for judge_ranks, inputs in ((judge_momentum, [(2, 1, 1, 0)]), (judge_zero, [(2, [2], 0)])):
+        assert judge_ranks([[told, told]], inputs, [[told, told]]).outcome == RIGHT
+        assert [*judge_ranks([[odd, odd]], inputs, [[told, told]]).faults] == ["wrong"]
 
 
 @pytest.mark.slow
