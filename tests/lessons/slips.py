@@ -136,12 +136,6 @@ SLIPS = {
         ("return whole", "return sum(whole, [])", "flat"),
         ("return whole", "return [[value for piece in part for value in piece[3]] for part in parts]", "per_rank"),
     ],
-    "optimizer_sharding.shards": [
-        ("-(-sum(sizes) // ranks)", "-(-sum(sizes) // ranks) + 1", "uneven"),
-        ("begin = 0", "begin = 1", "missing"),
-        ("(number, begin, end)", "(number, begin)", "form"),
-        ("[[] for _ in range(ranks)]", "[[]] * ranks", "alias"),
-    ],
     "accounting.devices_needed": [
         ("2**30", "10**9", "mixed"),
         ("ceil(", "int(", "rounded_down"),

@@ -2,15 +2,14 @@
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
 from labkit.engine.recordings import Recordings
-from lessons.optimizer_sharding.charts import balance_chart, memory_chart, stages_chart, steps_chart
+from lessons.optimizer_sharding.charts import balance_chart, exchange_chart, memory_chart, stages_chart, steps_chart
 from lessons.optimizer_sharding.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
-from lessons.optimizer_sharding.exercises import why_shorter
-from lessons.optimizer_sharding.plan import Equality, Memory, Steps, Trial
-from lessons.optimizer_sharding.story import beside_zero, even_shares, in_one_minute, ledger_holds, same_training
-from lessons.optimizer_sharding.story import update_times, what_is_saved, whose_peaks
-from lessons.optimizer_sharding.tables import balance, by_ranks, equality, memory, owned, report_peaks, saving
-from lessons.optimizer_sharding.tables import sent, stages, steps, symptoms
-from lessons.optimizer_sharding.theory import shards
+from lessons.optimizer_sharding.exercises import why_shorter, yours
+from lessons.optimizer_sharding.plan import Equality, Exchanges, Memory, Steps, Trial
+from lessons.optimizer_sharding.story import beside_zero, even_shares, exchange_times, in_one_minute, ledger_holds
+from lessons.optimizer_sharding.story import same_training, update_times, what_is_saved, whose_peaks
+from lessons.optimizer_sharding.tables import balance, by_ranks, equality, exchanges, memory, owned, report_peaks
+from lessons.optimizer_sharding.tables import saving, sent, stages, steps, symptoms
 
 # The report trains on two GPUs; the runs on four are for the measures.
 RECORDED = Recordings(

@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.charts import canvas, ledgers, parts
 from labkit.provenance import sources, where
 from labkit.theory.sizes import GB, MB, MIB
-from lessons.optimizer_sharding.theory import KERNELS, OPTIMIZERS, STAGES, WAYS
+from lessons.optimizer_sharding.theory import EXCHANGES, KERNELS, OPTIMIZERS, STAGES, WAYS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,6 +130,24 @@ def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
         parts.guess_line(left, guess)
     canvas.shared_legend(figure, grid.flat, columns=4)
     return canvas.finish(figure, sources(*tables))
+
+
+def exchange_chart(table: pd.DataFrame) -> Figure:
+    """A bar per way, a student's in its own colour: ms from each rank's gradients to new weights on all ranks."""
+    figure, ax = canvas.canvas(1, height=1.2 + 0.55 * len(table))
+    yours = table["way"].str.startswith("your_")
+    parts.rows(ax, [f"{WAYS[way]}:\n{EXCHANGES[way]}" for way in table["way"]])
+    parts.bars(
+        ax,
+        table["ms"].fillna(0.0),
+        color=[canvas.YOURS if your else _STEP for your in yours],
+        spread=table["spread_ms"].fillna(0.0),
+    )
+    for place, row in enumerate(table.itertuples()):
+        if row.status != "ok":
+            ax.text(0, place, f" {row.status}", va="center", fontsize=9)
+    ax.set(title=f"{where(table)}: SGD with momentum", xlabel="from each rank's gradients to new weights, ms")
+    return canvas.finish(figure, sources(table))
 
 
 def _settings(table: pd.DataFrame) -> list[tuple[str, str]]:

@@ -1,117 +1,31 @@
-"""The exercises of lab 11: a whole checkpoint from pieces, equal shares, and the bug in a sharded optimizer."""
+"""The exercises of lab 11: a sharded step, a whole checkpoint from pieces, and the bug in a sharded optimizer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
+from typing import TYPE_CHECKING
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
-from labkit.course.judging import Mistake, not_the_form
+from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises, Trial, compared
+from labkit.course.judging import Mistake
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
-from lessons.optimizer_sharding.tables import faults, symptoms
-from lessons.optimizer_sharding.theory import rank_loads
+from labkit.story.words import listed
+from lessons.optimizer_sharding.judged import judge_momentum, judge_zero, say_what_fits
+from lessons.optimizer_sharding.plan import Equality, Exchanges
+from lessons.optimizer_sharding.tables import equality, exchanges, faults, symptoms
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 SYMPTOMS = {
     "sends_nothing": "every rank updates its part and keeps it: replicas drift apart",
     "own_part": "the state_dict holds this rank's part; the rest of each moment is zero",
     "stale_rate": "the optimizers inside keep the learning rate that they were made with",
 }
-SETTINGS = (  # elements of each parameter, ranks
-    ([6, 6, 6, 6], 2),
-    ([10, 1, 1], 2),
-    ([7, 5, 8, 3, 3], 3),
-    ([1600 * 10_000, *[1600, 1600 * 1600, 6400 * 1600] * 2, 1600], 4),
-    ([3, 2], 8),
-)
-
-
-def judge_shards(returned: list, settings: Sequence[tuple[list[int], int]]) -> Verdict:
-    """Return the verdict on shards: for each of `settings` a list per rank, of (parameter, begin, end)."""
-    faults: dict[str, str] = {}
-    for (sizes, ranks), parts in zip(settings, returned, strict=True):
-        fault = (
-            _form_fault(parts, ranks)
-            or _bounds_fault(parts, sizes)
-            or _coverage_fault(parts, sizes)
-            or _balance_fault(parts, sizes, ranks)
-        )
-        if fault:
-            faults.setdefault(fault[0], f"for {_sizes_text(sizes)} on {ranks} ranks, {fault[1]}")
-    return Verdict.of_faults("shards", faults, "every element has one owner, and no rank has more than an equal part")
-
-
-def _sizes_text(sizes: list[int]) -> str:
-    if len(sizes) > 5:
-        return f"{len(sizes)} parameters with {units.count(sum(sizes))} elements in all"
-    return f"{' + '.join(map(str, sizes))} elements"
-
-
-def _form_fault(parts, ranks: int) -> tuple[str, str] | None:
-    if not isinstance(parts, list) or not all(isinstance(part, list) for part in parts):
-        return "form", f"it returns {not_the_form(parts, 'a list per rank')}"
-    pieces = [piece for part in parts for piece in part]
-    for piece in pieces:
-        numbers = isinstance(piece, list | tuple) and all(type(number) is int for number in piece)
-        if not numbers or len(piece) != 3:
-            return "form", f"a piece is {piece!r:.60}, not three whole numbers (parameter, begin, end)"
-    if len(parts) != ranks:
-        return "ranks", f"it returns {len(parts)} list{'' if len(parts) == 1 else 's'}, and {ranks} ranks need {ranks}"
-    return None
-
-
-def _bounds_fault(parts: list, sizes: list[int]) -> tuple[str, str] | None:
-    for number, begin, end in (piece for part in parts for piece in part):
-        if not 0 <= number < len(sizes):
-            return "bounds", f"a piece is of parameter {number}, and the last parameter is {len(sizes) - 1}"
-        if not 0 <= begin <= end <= sizes[number]:
-            return (
-                "bounds",
-                f"a piece has elements {begin} to {end} of parameter {number}, which has {sizes[number]} elements",
-            )
-        if begin == end:
-            return "empty", f"a piece of parameter {number} is empty ({begin} to {end})"
-    return None
-
-
-def _coverage_fault(parts: list, sizes: list[int]) -> tuple[str, str] | None:
-    for number, size in enumerate(sizes):
-        at = 0
-        for begin, end in sorted((piece[1], piece[2]) for part in parts for piece in part if piece[0] == number):
-            if begin < at and all(part == parts[0] for part in parts) and not _coverage_fault(parts[:1], sizes):
-                return (
-                    "alias",
-                    "all ranks have the same pieces: give each a list of its own (`[[]] * ranks` repeats one list)",
-                )
-            if begin < at:
-                return "twice", f"element {begin} of parameter {number} has two owners: both would update it"
-            if begin > at:
-                return "missing", f"element {at} of parameter {number} has no owner: it would never change"
-            at = end
-        if at < size:
-            return "missing", f"element {at} of parameter {number} has no owner: it would never change"
-    return None
-
-
-def _balance_fault(parts: list, sizes: list[int], ranks: int) -> tuple[str, str] | None:
-    held = [sum(end - begin for _, begin, end in part) for part in parts]
-    total = sum(sizes)
-    share = -(-total // ranks)
-    if max(held) <= share:
-        return None
-    whole = all(end - begin == sizes[number] for part in parts for number, begin, end in part)
-    why = ""
-    if whole and sorted(held) == sorted(rank_loads(sizes, ranks, "by number")):
-        why = ": parameters are dealt out by their number"
-    elif whole:
-        why = ": no parameter is cut" + (f", and one alone has {max(sizes)}" if max(sizes) > share else "")
-    elif max(held) == total - (ranks - 1) * (total // ranks):
-        why = ": one rank gets all that is left over after the division"
-    return "uneven", f"a rank has {max(held)} elements, and an equal part is {share}{why}"
 
 
 def verdict_of(row: dict) -> Verdict:
@@ -208,33 +122,104 @@ _GATHERED = compared(
 )
 
 
-def _sizes(random: Random) -> list:
+_WORKER = "lessons.optimizer_sharding.worker"
+_TORCH_S = 40.0  # torch starts
+
+
+def _tensors(random: Random) -> list:
+    """Return ranks, numbers in each rank's part, steps and a seed."""
+    return [(ranks, random.randint(1, 9), 3, random.randint(1, 10**6)) for ranks in (2, 3, 4)]
+
+
+_MOMENTUM_STEP = Exercise(
+    "momentum_step",
+    judge=judge_momentum,
+    on_failure=say_what_fits,
+    grade=CORE,
+    cases=Cases(
+        _tensors,
+        driver=f"{_WORKER}.tried_momentum",
+        on_ranks=True,
+        reference=(f"{_WORKER}.momentum.momentum_step",),
+        may_import=(
+            "labkit.worker.collectives",
+            *(f"{_WORKER}.{name}" for name in ("momentum", "tried_momentum", "late")),
+        ),
+        start_s=_TORCH_S,
+    ),
+    solution=(f"{_WORKER}.momentum.momentum_step",),
+    hints=(
+        "What does each rank need of the gradient: all of the mean, or one part? Which collective gives just this?",
+        "Cut the weight with `weight.chunk(ranks)`: part `rank` is a view, so changing it in place changes the weight. "
+        "Make an empty tensor like it for the mean of this part. Divide by `ranks` before or after the sum.",
+        "`dist.reduce_scatter_tensor(mean, gradient / ranks, group=group)`; `momentum = beta * momentum + mean`; "
+        "`own -= rate * momentum`; `dist.all_gather_into_tensor(weight, own, group=group)`; return the momentum.",
+    ),
+)
+
+
+def _models(random: Random) -> list:
+    """Return ranks, elements of each parameter (in more than two buckets) and a seed."""
     return [
-        ([random.randint(1, 5000) for _ in range(random.randint(2, 9))], ranks)
-        for ranks in random.sample(range(2, 9), 4)
+        (ranks, [random.randint(1, 9) for _ in range(random.randint(6, 9))], random.randint(1, 10**6))
+        for ranks in (2, 3, 4)
     ]
 
 
-check = Exercises(
-    "optimizer_sharding",
-    _GATHERED,
-    Exercise(
-        "shards",
-        SETTINGS,
-        judge_shards,
-        grade=CORE,
-        cases=Cases(_sizes),
-        hints=(
-            "Lay all parameters end to end. Where does the part of rank 1 begin?",
-            "A rank's part is ⌈total / ranks⌉ elements. Go through the parameters and cut one wherever a rank's "
-            "part ends inside it. A parameter may be cut more than once.",
-            "Keep `at`, the number of elements that are given out. While a parameter has elements left: `rank = at "
-            "// share`, `end = min(size, begin + (rank + 1) * share - at)`, append `(number, begin, end)` to that "
-            "rank, then move `at` and `begin` on.",
+def _launches(file: str, *, size: str = "small", gpus: int = 0) -> list[Equality | Exchanges]:
+    equal = Equality.sized(size, gpus=gpus, seeds=1, ways=(), update_all=file)
+    return [equal, Exchanges.sized(size, gpus=gpus, seeds=1, update_all=file)]
+
+
+def judge_launch(run: Run) -> Verdict:
+    """Return the verdict on an `update_all` that trained beside the optimizer that shards nothing, or was timed."""
+    if isinstance(run.plan, Equality):
+        table = equality(run)
+        wrong = [f"{row.optimizer}, case `{row.case}`" for row in table[~table["equal"]].itertuples()]
+        fault = f"weights differ from those of the optimizer that shards nothing: {listed(wrong)}"
+        merit = f"ten steps in {len(table)} cases leave the weights of the optimizer that shards nothing"
+        return Verdict.of_faults("update_all", {"unequal": fault} if wrong else {}, merit)
+    table = exchanges(run).set_index("way")
+    if (failed := table[table["status"] != "ok"]["status"]).size:
+        return Verdict.of_faults("update_all", {"failed": f"on {run.plan.workers_text} it ends with {failed.iloc[0]}"})
+    yours, reference, torchs = (
+        units.seconds(table.loc[way, "ms"] / 1e3) for way in ("your_zero", "zero1", "zero_buckets")
+    )
+    times = f"{yours} with yours, {reference} with the reference solution, {torchs} with torch's optimizer"
+    return Verdict.of_faults("update_all", {}, f"from gradients to weights on {run.plan.workers_text}: {times}")
+
+
+_UPDATE_ALL = Exercise(
+    "update_all",
+    judge=judge_zero,
+    on_failure=say_what_fits,
+    grade=STRETCH,
+    cases=Cases(
+        _models,
+        driver=f"{_WORKER}.tried_zero",
+        on_ranks=True,
+        reference=(f"{_WORKER}.zero.ZeroOptimizer.update_all",),
+        may_import=(
+            *("labkit.theory.sizes", "labkit.worker.collectives"),
+            *(f"{_WORKER}.{name}" for name in ("late", "sharded", "states", "tried_zero", "zero")),
         ),
+        start_s=_TORCH_S,
+    ),
+    trial=Trial(_launches, judge_launch),
+    solution=(f"{_WORKER}.zero.ZeroOptimizer.update_all",),
+    hints=(
+        "`ShardedOptimizer.update_all` has the loop. What comes before the update of a bucket, and which length does "
+        "the result have?",
+        "For each bucket: divide the flat gradient by `self.ranks`, reduce-scatter it into an empty tensor of "
+        "`bucket.end - bucket.begin` numbers, update the part, start the gather. After the loop, wait for all gathers.",
+        "`mean = bucket.flat.new_empty(bucket.end - bucket.begin)`; `dist.reduce_scatter_tensor(mean, "
+        "self.flat_gradient(bucket) / self.ranks, group=self.process_group)`; `self.update_part(bucket, mean)`; "
+        "`sent.append(self.send(bucket, bucket.flat))`.",
     ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+
+check = Exercises("optimizer_sharding", _MOMENTUM_STEP, _UPDATE_ALL, _GATHERED)
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 _RIGHT = """
 class Sharded:

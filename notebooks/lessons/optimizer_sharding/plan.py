@@ -10,6 +10,9 @@ from labkit.engine.errors import PlanError
 from labkit.plans import TransformerPlan
 
 WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
+ZERO = "zero1"  # the reference solution of `update_all`
+YOURS = {"your_momentum": "momentum_step", "your_zero": "update_all"}  # ways, and the function that somebody wrote
+OUR_BUCKETS = ("sharded", ZERO, *YOURS)
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad")
 KERNELS = ("foreach", "fused")  # torch's usual dozen of kernels over many tensors, or one that does it all
 CASES = (
@@ -43,25 +46,29 @@ _TINY: dict[str, Any] = {
 class Sharding(TransformerPlan):
     """What every plan of this lab shares: the course's transformer, and how its optimizer is shared out.
 
-    A point sets way, optimizer, kernel and bucket_mib (of the way "sharded"; others have none: 0).
+    A point sets way, optimizer, kernel and bucket_mib (of the ways with our buckets; others have none: 0).
     """
 
     lab: ClassVar[str] = "optimizer_sharding"
     worker: ClassVar[str] = "lessons.optimizer_sharding.worker"
     SMALL: ClassVar[dict[str, Any]] = {"bucket_mib": 0.25, "repeats": 3}
-    ALLOWED: ClassVar[dict[str, tuple]] = {"way": WAYS, "optimizer": OPTIMIZERS, "kernel": KERNELS}
+    ALLOWED: ClassVar[dict[str, tuple]] = {
+        "way": (*WAYS, ZERO, *YOURS),
+        "optimizer": OPTIMIZERS,
+        "kernel": KERNELS,
+    }
 
     bucket_mib: float = 512
 
     def validate(self) -> None:
         super().validate()
         for knobs in self.knobs():
-            if knobs["way"] == "sharded" and knobs["bucket_mib"] <= 0:
+            if knobs["way"] in OUR_BUCKETS and knobs["bucket_mib"] <= 0:
                 raise PlanError(f"bucket_mib={knobs['bucket_mib']}: set a size above 0")
 
     def setting(self, way: str, optimizer: str = "adamw", kernel: str = "foreach") -> dict[str, Any]:
         """Return a point's knobs."""
-        bucket_mib = self.bucket_mib if way == "sharded" else 0
+        bucket_mib = self.bucket_mib if way in OUR_BUCKETS else 0
         return {"way": way, "optimizer": optimizer, "kernel": kernel, "bucket_mib": bucket_mib}
 
 
@@ -95,8 +102,32 @@ class Steps(Sharding):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exchanges(Sharding):
+    """From each rank's own gradients to new weights on all ranks, timed: whatever a way sends is in it.
+
+    SGD with momentum. `momentum_step` and `update_all` are files of these functions that somebody wrote; each is a way
+    more.
+    """
+
+    SMALL: ClassVar[dict[str, Any]] = {"seeds": (0,)}
+
+    seeds: tuple[int, ...] = (0, 1)
+    ways: tuple[str, ...] = ("unsharded", "zero_buckets", "sharded", ZERO)
+    momentum_step: str = ""
+    update_all: str = ""
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for way in (*self.ways, *(way for way, function in YOURS.items() if getattr(self, function))):
+            yield self.setting(way, "momentum")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Equality(Sharding):
-    """Ten steps beside the optimizer that shards nothing, on equal gradients: each optimizer, then each case."""
+    """Ten steps beside the optimizer that shards nothing, on equal gradients: each optimizer, then each case.
+
+    `update_all` is the file of this method that somebody wrote. Its optimizer is one way more, in all cases but
+    "other_ranks": on some of the ranks it averages the gradients of these alone.
+    """
 
     SMALL: ClassVar[dict[str, Any]] = _TINY
     FULL: ClassVar[dict[str, Any]] = _TINY | {"samples": 2}  # equality asks for no large model
@@ -104,7 +135,9 @@ class Equality(Sharding):
 
     cases: tuple[str, ...] = CASES
     optimizers: tuple[str, ...] = OPTIMIZERS
+    ways: tuple[str, ...] = ("sharded",)
     steps: int = 10
+    update_all: str = ""
 
     def validate(self) -> None:
         super().validate()
@@ -112,11 +145,12 @@ class Equality(Sharding):
             raise PlanError(f"gpus={self.gpus}: nothing can be shared out to fewer than 2")
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for optimizer in self.optimizers:
-            yield self.setting("sharded", optimizer) | {"case": "plain"}
-        for case in self.cases:
-            if case != "plain":
-                yield self.setting("sharded", "adamw") | {"case": case}
+        for way in (*self.ways, *["your_zero"][: bool(self.update_all)]):
+            for optimizer in self.optimizers:
+                yield self.setting(way, optimizer) | {"case": "plain"}
+            for case in self.cases:
+                if case != "plain" and (way == "sharded" or case != "other_ranks"):
+                    yield self.setting(way, "adamw") | {"case": case}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
 from labkit.theory.sizes import GB, MIB
 from lessons.optimizer_sharding import tables
-from lessons.optimizer_sharding.theory import KERNELS, MODELS, OPTIMIZERS, STAGES, WAYS
+from lessons.optimizer_sharding.theory import EXCHANGES, KERNELS, MODELS, OPTIMIZERS, STAGES, WAYS
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -138,6 +138,34 @@ def _times_shown(table: pd.DataFrame) -> pd.DataFrame:
             "± ms": table["spread_step_ms"],
         }
     )
+
+
+def exchange_times(table: pd.DataFrame) -> Markdown:
+    """Say whether to scatter the gradients is faster than to all-reduce them, both with all that a step sends.
+
+    Takes `exchanges`. Times of CPU processes are not compared.
+    """
+    rows = table.set_index("way")
+    shown = pd.DataFrame(
+        {
+            "way": table["way"].map(WAYS),
+            "what it does": table["way"].map(EXCHANGES),
+            "ms": table["ms"],
+            "± ms": table["spread_ms"],
+        }
+    )
+    if not {"sharded", "zero1"} <= {*rows.index} or (rows["status"] != "ok").any():
+        return verdict("There is nothing to compare with.", shown)
+    ours, zero = rows.loc["sharded"], rows.loc["zero1"]
+    if fact(table, "on_cpu"):
+        return verdict(f"Here ZeRO-1 takes {units.number(zero['ms'])} ms. {CPU_TIMES}", shown, summary="Every way")
+    ratio = f"{units.times(zero['ms'] / ours['ms'])} ours" if _differ(ours, zero) else "as long as ours, within noise"
+    head = f"**From gradients to new weights, ZeRO-1 takes {units.number(zero['ms'])} ms, {ratio}.**"
+    return verdict(head, shown, summary="Every way")
+
+
+def _differ(row: pd.Series, other: pd.Series) -> bool:
+    return resolved(row["ms"], other["ms"], row["spread_ms"], other["spread_ms"])
 
 
 def beside_zero(stages: pd.DataFrame) -> Markdown:

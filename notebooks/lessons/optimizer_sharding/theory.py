@@ -60,6 +60,16 @@ WAYS = {
     "zero_redundancy": "torch's",
     "zero_buckets": "torch's, in buckets",
     "sharded": "ours",
+    "zero1": "ZeRO-1, reference solution",
+    "your_momentum": "your momentum_step",
+    "your_zero": "your update_all",
+}
+_SCATTER = "reduce-scatter, update, gather"
+EXCHANGES = {  # what a step of each way does with gradients and parameters
+    "unsharded": "all-reduce, whole update",
+    "zero_buckets": "all-reduce, update, broadcasts",
+    "sharded": "all-reduce, update, gather",
+    **dict.fromkeys(("zero1", "your_momentum", "your_zero"), _SCATTER),
 }
 KERNELS = {"foreach": "many kernels", "fused": "one kernel"}
 OPTIMIZERS = {"adamw": "AdamW", "momentum": "SGD, momentum"}

@@ -21,7 +21,8 @@ from labkit.tools import handout as handout_command
 
 # A lab's own workers run these reference solutions.
 MEASURED = {"attention.add_tile", "broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"} | {
-    f"ddp_from_scratch.{name}" for name in ("exchange", "ready")
+    *(f"ddp_from_scratch.{name}" for name in ("exchange", "ready")),
+    *(f"optimizer_sharding.{name}" for name in ("momentum_step", "update_all")),
 }
 STUDENT = """
 import importlib, json

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 from labkit.engine.worker import Worker
 from labkit.worker.settings import prepare, release_memory, set_precision
-from lessons.optimizer_sharding.plan import Equality, Memory, Steps, Trial
+from lessons.optimizer_sharding.plan import Equality, Exchanges, Memory, Steps, Trial
 from lessons.optimizer_sharding.worker.equality import compare, try_variant
-from lessons.optimizer_sharding.worker.training import measure_memory, time_steps
+from lessons.optimizer_sharding.worker.training import measure_memory, time_exchanges, time_steps
 
 __all__ = ["measure", "prepare"]
 
-_WORK = {Memory: measure_memory, Steps: time_steps, Equality: compare, Trial: try_variant}
+_WORK = {Memory: measure_memory, Steps: time_steps, Exchanges: time_exchanges, Equality: compare, Trial: try_variant}
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:

@@ -12,7 +12,8 @@ from labkit.engine.worker import Worker
 from labkit.worker.strategies import held_bytes
 from labkit.worker.transformer import seeded_transformer
 from lessons.optimizer_sharding.worker.sharded import ShardedOptimizer
-from lessons.optimizer_sharding.worker.training import average, batch, make_optimizer, states
+from lessons.optimizer_sharding.worker.training import average, batch, make_optimizer, sharded_kind, states
+from lessons.optimizer_sharding.worker.zero import ZeroOptimizer
 
 _FROZEN = ("frozen", "unfrozen")
 
@@ -69,7 +70,8 @@ class Side:
         self.optimizer.zero_grad(set_to_none=self.case != "kept_gradients")
         loss = self.model(*self.batch)
         loss.backward()
-        average(self.model.parameters())
+        if not isinstance(self.optimizer, ZeroOptimizer):
+            average(self.model.parameters())
         return loss
 
     def half_way(self) -> None:
@@ -98,7 +100,8 @@ def compare(worker: Worker, point: SimpleNamespace) -> None:
     each in lengths of the tensor's largest number. `drift`: how far replicas are apart. `asked`: closures, a step.
     `state_share`: bytes of states that this rank holds, of the whole.
     """
-    sharded, unsharded = Side(worker, point, "sharded"), Side(worker, point, "unsharded")
+    sharded = Side(worker, point, point.way, sharded_kind(worker.plan, point.way))
+    unsharded = Side(worker, point, "unsharded")
     start = [weight.detach().clone() for weight in unsharded.model.parameters()]
     for number in range(worker.plan.steps):
         sharded.step(number)

@@ -117,19 +117,27 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 loss = closure()
         for group in range(len(self.param_groups)):
             self.place(group)  # parameters unfrozen since the last step
+        self.update_all()
+        return loss
+
+    def update_all(self) -> None:
+        """Update this rank's part of each bucket, and gather one bucket while the next is updated."""
         sent = []
         for bucket in self.buckets:
             self.update(bucket)
             sent.append(self.send(bucket, bucket.flat))
         for work in sent:
             work.wait()
-        return loss
 
     def update(self, bucket: Bucket) -> None:
         """Have the bucket's optimizer update this rank's part: a gradient is cut as its parameter is."""
         for piece in bucket.pieces:
             gradient = piece.parameter.grad
             piece.own.grad = None if gradient is None else gradient.flatten()[piece.begin : piece.end]
+        self.run(bucket)
+
+    def run(self, bucket: Bucket) -> None:
+        """Run one step of the bucket's optimizer with the gradients that this rank's pieces have."""
         bucket.optimizer.param_groups[0].update(self.rates(bucket))
         bucket.optimizer.step()
         bucket.optimizer.zero_grad()  # or the cut gradients would keep the whole ones alive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
 from labkit.worker.clocks import fence
@@ -18,8 +20,9 @@ from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.counting import SavedTensors
 from labkit.worker.strategies import held_bytes
 from labkit.worker.transformer import seeded_transformer
-from lessons.optimizer_sharding.plan import Sharding
+from lessons.optimizer_sharding.plan import OUR_BUCKETS, YOURS, ZERO, Sharding
 from lessons.optimizer_sharding.worker.sharded import ShardedOptimizer
+from lessons.optimizer_sharding.worker.zero import ZeroOptimizer, with_momentum_step, with_update_all
 
 _KINDS = {
     "sgd": (torch.optim.SGD, {"lr": 1e-2}),
@@ -44,10 +47,18 @@ def make_optimizer(
     options = options | {point.kernel: True}
     if point.way == "unsharded":
         return kind(parameters, **options)
-    if point.way == "sharded":
+    if point.way in OUR_BUCKETS:
         return sharded(parameters, kind, group, bucket_mib=point.bucket_mib, **options)
     in_buckets = point.way == "zero_buckets"
     return ZeroRedundancyOptimizer(parameters, kind, group, parameters_as_bucket_view=in_buckets, **options)
+
+
+def sharded_kind(plan: Sharding, way: str) -> type[ShardedOptimizer]:
+    """Return the class of a way with our buckets; a student's function is in the plan's file for it."""
+    if function := YOURS.get(way):
+        written = load_function(Path(getattr(plan, function)), function)
+        return (with_update_all if function == "update_all" else with_momentum_step)(written)
+    return ZeroOptimizer if way == ZERO else ShardedOptimizer
 
 
 def _local_update(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
@@ -84,7 +95,8 @@ class Replica:
 
     def __init__(self, plan: Sharding, point: SimpleNamespace, rank: int, device: torch.device):
         self.model = seeded_transformer(plan, point.seed, device)
-        self.optimizer = make_optimizer(self.model.parameters(), point)
+        kind = sharded_kind(plan, point.way)
+        self.optimizer = make_optimizer(self.model.parameters(), point, sharded=kind)
         self.batch = batch(plan, point.seed, rank, device)
 
     def forward(self) -> torch.Tensor:
@@ -92,10 +104,21 @@ class Replica:
 
     def gradients(self) -> torch.Tensor:
         """Run forward and backward, average the gradients over the ranks, and give this rank's loss."""
+        loss = self.own_gradients()
+        average(self.model.parameters())
+        return loss
+
+    def own_gradients(self) -> torch.Tensor:
+        """Run forward and backward, and give this rank's loss."""
         loss = self.forward()
         loss.backward()
-        average(self.model.parameters())
         return loss.detach()
+
+    def exchange(self) -> None:
+        """Update the weights of all ranks with the mean of their gradients, which this rank has of its own samples."""
+        if not isinstance(self.optimizer, ZeroOptimizer):
+            average(self.model.parameters())
+        self.optimizer.step()
 
     def step(self) -> torch.Tensor:
         """Run one whole step and give this rank's loss."""
@@ -127,6 +150,13 @@ def time_steps(worker: Worker, point: SimpleNamespace) -> None:
     for part, (work, ahead) in parts.items():
         for timing in _timings(worker, replica, work, ahead):
             worker.record(part=part, iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
+
+
+def time_exchanges(worker: Worker, point: SimpleNamespace) -> None:
+    """Append a row an iteration: from the gradients of each rank to new weights on all ranks, started together."""
+    replica = Replica(worker.plan, point, worker.rank, worker.device)
+    for timing in _timings(worker, replica, replica.exchange, replica.own_gradients):
+        worker.record(iteration=timing.iteration, warm_up=timing.warm_up, ms=1e3 * timing.seconds)
 
 
 def _timings(worker: Worker, replica: Replica, work, ahead):
