@@ -20,8 +20,9 @@ from labkit.repository import NOTEBOOKS
 from labkit.tools import handout as handout_command
 
 # A lab's own workers run these reference solutions.
-MEASURED = {"broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"} | {
-    f"ddp_from_scratch.{name}" for name in ("exchange", "ready")
+MEASURED = {
+    *("broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"),
+    *("ddp_from_scratch.exchange", "ddp_from_scratch.ready", "beyond_the_node.hierarchical_all_reduce"),
 }
 STUDENT = """
 import importlib, json
