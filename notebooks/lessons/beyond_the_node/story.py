@@ -102,8 +102,8 @@ def _said_of_levels(gain: pd.DataFrame) -> _Said:
     clear = (largest["gain"] - 1).abs() > largest["spread_gain"]
     faster, slower = largest[clear & (largest["gain"] > 1)], largest[clear & (largest["gain"] < 1)]
     names = {"link_mbit": "Mbit/s", "kib": "KiB", "flat_ms": "one ring, ms", "hierarchical_ms": "two levels, ms"}
-    names |= {"gain": "times", "spread_gain": "±", "bytes_gain": "bytes", "expected_gain": "bytes by theory"}
     names |= {"yours_ms": "yours, ms"} if "yours_ms" in gain else {}
+    names |= {"gain": "times", "spread_gain": "±", "bytes_gain": "bytes", "expected_gain": "bytes by theory"}
     shown = gain[list(names)].rename(columns=names).round(2)
     sentence = f"**One flat ring sends {counted} the bytes of two levels.**"
     if not ((largest["bytes_gain"] / largest["expected_gain"] - 1).abs() <= _BYTES_NEAR).all():

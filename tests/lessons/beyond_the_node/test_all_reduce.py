@@ -131,7 +131,7 @@ def test_a_right_all_reduce_is_timed_over_two_nodes_and_stands_in_the_table_as_y
     verdict = lab.check(NAME)
     assert verdict.outcome == RIGHT and not any("Not tried" in note for note in verdict.notes), verdict
     counted, took = verdict.merits[-2:]
-    assert counted.startswith("on 2 nodes, in an all-reduce of 1 MiB, a node's") and "with one flat ring" in took
+    assert counted.startswith("on 2 nodes, in an all-reduce of 1 MiB, a node's") and "one flat ring's" in took
     plan = lab.Messages.small(kib=(64, 256), link_mbit=(1000,), yours=lab.yours(NAME))
     gain = lab.levels_gain(launch_or_replay(plan, lab.RECORDED["messages"]))
     assert (gain["yours_over_two"] - 1).abs().max() < 0.1 and (gain["yours_ms"] > 0).all()
