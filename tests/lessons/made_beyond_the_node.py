@@ -23,7 +23,9 @@ def two_nodes(folder, plan, rows, interface=LENT_LINK):
     return run
 
 
-def messages_run(folder, share=0.95, factors=(0.99, 1.0, 1.01), hierarchical=1.0, yours=0.0, status="ok"):
+def messages_run(
+    folder, share=0.95, factors=(0.99, 1.0, 1.01), hierarchical=1.0, yours=0.0, status="ok", headers=HEADERS
+):
     """Write all-reduces whose line between nodes has this share of the rate that was set.
 
     `yours`: the bytes of somebody's all-reduce over the hierarchical one's, which ends with `status`; 0: there is none.
@@ -40,7 +42,7 @@ def messages_run(folder, share=0.95, factors=(0.99, 1.0, 1.01), hierarchical=1.0
         seconds *= hierarchical if point.place == "hierarchical" else 1
         ranks = (0, 2) if point.place == "between" else range(4)
         for rank in ranks:
-            counted = HEADERS * sent if rank % PER_NODE == 0 else None
+            counted = headers * sent if rank % PER_NODE == 0 else None
             for iteration, factor in enumerate(factors):
                 timed = {"iteration": iteration, "warm_up": False, "seconds": factor * seconds, "sent_bytes": counted}
                 rows.append((rank, vars(point) | {"status": status if is_yours else "ok"} | timed))

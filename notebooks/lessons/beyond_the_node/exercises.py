@@ -160,7 +160,7 @@ def _sum_fault(given: list, due: list, per_node: int) -> tuple[str, str] | None:
         what = "add up the ranks of a node first, with a reduce-scatter"
         return "not_reduced", f"each share is the sum over one rank of each node: {what}"
     ratio = sums[first][0] / right[0]
-    if all(np.allclose(sums[rank], ratio * right, rtol=1e-5) for rank in wrong):
+    if ratio > 0 and all(np.allclose(sums[rank], ratio * right, rtol=1e-5) for rank in wrong):
         if ratio > 1:
             return "twice", f"the sums are {ratio:.3g} times too large: some values are added more than once"
         return "mean", f"the sums are {1 / ratio:.3g} times too small: a sum is not divided"
@@ -207,16 +207,20 @@ def _over_nodes(file: str, *, size: str = "small", gpus: int = 0) -> list[Messag
 
 
 def judge_messages(run: Run) -> Verdict:
-    """Return the verdict on an all-reduce that was timed over nodes, with its bytes and its time beside two others."""
+    """Return the verdict on an all-reduce that was timed over nodes, with its bytes and its time beside two others.
+
+    Bytes count where the nodes' interfaces count what is sent: those of InfiniBand do not.
+    """
     table = messages(run)
     mine = table[table["place"] == "yours"]
     rate, kib = mine["link_mbit"].iloc[-1], mine["kib"].max()
     rows = table[(table["link_mbit"] == rate) & (table["kib"] == kib)].set_index("place")
     sent, times = rows["counted_bytes"], rows["call_ms"]
+    is_counted = sent["hierarchical"] >= rows.loc["hierarchical", "link_bytes"] > 0
     where, message, faults = f"on {run.node_count} nodes", units.exact_size(rows.loc["yours", "whole_bytes"]), {}
     if (failed := mine[mine["status"] != "ok"]).size:
         faults["over_nodes"] = f"{where} an all-reduce of {failed['kib'].iloc[0]} KiB: {failed['status'].iloc[0]}"
-    elif sent["yours"] > MORE_SENT * sent["hierarchical"]:
+    elif is_counted and sent["yours"] > MORE_SENT * sent["hierarchical"]:
         size, enough = units.size(sent["yours"]), units.size(sent["hierarchical"])
         faults["counted"] = f"{where} an all-reduce of {message} sends {size} out of a node, and {enough} are enough"
     names = {"yours": "with yours", "hierarchical": "with the reference solution", "flat": "with one flat ring"}
@@ -226,7 +230,7 @@ def judge_messages(run: Run) -> Verdict:
     two, flat = (units.times(times["yours"] / times[place]) for place in ("hierarchical", "flat"))
     at = f", link at {rate} Mbit/s" if rate else ""
     took = f"yours takes {two} the reference solution's time and {flat} one flat ring's ({run.plan.workers_text}{at})"
-    return Verdict.of_faults(_NAME, faults, *([counted] if sent["yours"] > 0 else []), took)
+    return Verdict.of_faults(_NAME, faults, *([counted] if is_counted else []), took)
 
 
 _CASES = Cases(

@@ -108,7 +108,7 @@ def _said_of_levels(gain: pd.DataFrame) -> _Said:
     sentence = f"**One flat ring sends {counted} the bytes of two levels.**"
     if not ((largest["bytes_gain"] / largest["expected_gain"] - 1).abs() <= _BYTES_NEAR).all():
         sentence = "✘ The interface counts other bytes than theory."
-    if "yours_over_two" in gain:
+    elif "yours_over_two" in gain:
         ratio = largest["yours_over_two"].median()
         same = abs(ratio - 1) <= _BYTES_NEAR
         sentence += f" Yours sends {'as many as' if same else f'{units.times(ratio)} those of'} the reference solution."

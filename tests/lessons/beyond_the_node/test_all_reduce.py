@@ -96,6 +96,7 @@ def test_a_right_all_reduce_has_the_sums_and_sends_shares(code):
         (RIGHT_ONE.replace("group=between)\n", f"group=between{ASYNC}"), "unwaited", ""),
         (HEAD + SHARE + SCATTER + BETWEEN + GATHER.replace(")\n", ASYNC), "unwaited", "right only later"),
         (RIGHT_ONE.replace("share, group=between", "share, dist.ReduceOp.MAX, group=between"), "wrong", "place 0"),
+        (RIGHT_ONE + "    tensor.zero_()\n", "wrong", "holds 0 on rank 0"),
         (RIGHT_ONE + "    tensor.resize_(1)\n", "length", ""),
     ],
 )
@@ -105,6 +106,7 @@ def test_each_wrong_all_reduce_is_named(code, kind, says):
     assert says in verdict.faults[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "says"),
     [
@@ -119,13 +121,15 @@ def test_what_raises_is_told_with_its_line(code, says):
     assert verdict.outcome == RAISED and says in "".join(verdict.faults.values()), verdict
 
 
+@pytest.mark.slow
 def test_ranks_that_wait_are_waited_for_no_longer_than_asked():
     verdict = judged(RIGHT_ONE.replace(GATHER, f"    if dist.get_rank():\n    {GATHER}"), patience_s=3.0)
     assert verdict.outcome == HUNG, verdict
 
 
+@pytest.mark.slow
 @needs_namespaces
-def test_a_right_all_reduce_is_timed_over_two_nodes_and_stands_in_the_table_as_yours(two_nodes, monkeypatch):
+def test_a_right_all_reduce_is_timed_over_two_nodes_and_stands_in_the_table_as_yours(two_nodes):
     assert lab.check(NAME).outcome == UNANSWERED
     answers.save(f"beyond_the_node.{NAME}", RIGHT_ONE)
     verdict = lab.check(NAME)

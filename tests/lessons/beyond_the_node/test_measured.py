@@ -111,6 +111,14 @@ def test_an_all_reduce_over_nodes_is_judged_by_its_sums_and_by_the_interfaces_by
         )
 
 
+def test_bytes_that_no_interface_counts_are_not_judged(folder):
+    run = made.messages_run(folder / "uncounted", yours=2.0, headers=0.001)
+    verdict = judge_messages(run)
+    assert verdict.outcome == "right" and len(verdict.merits) == 1, verdict
+    more = lab.levels_gain(run).assign(bytes_gain=1.0)
+    assert "Yours" not in lab.fewer_bytes(made_from(more, lab.levels_gain(run))).data
+
+
 def test_a_rate_without_a_line_is_refused(steps, messages):
     lines = lab.two_lines(messages)
     with pytest.raises(ValueError, match="no line was fitted between at 100 Mbit/s"):
