@@ -219,7 +219,9 @@ def judge_messages(run: Run) -> Verdict:
     is_counted = sent["hierarchical"] >= rows.loc["hierarchical", "link_bytes"] > 0
     where, message, faults = f"on {run.node_count} nodes", units.exact_size(rows.loc["yours", "whole_bytes"]), {}
     if (failed := mine[mine["status"] != "ok"]).size:
-        faults["over_nodes"] = f"{where} an all-reduce of {failed['kib'].iloc[0]} KiB: {failed['status'].iloc[0]}"
+        kib, status = failed[["kib", "status"]].iloc[0]
+        what = "gives wrong sums" if status == "wrong result" else f"ends with {status}"
+        faults["over_nodes"] = f"{where} an all-reduce of {kib} KiB {what}"
     elif is_counted and sent["yours"] > MORE_SENT * sent["hierarchical"]:
         size, enough = units.size(sent["yours"]), units.size(sent["hierarchical"])
         faults["counted"] = f"{where} an all-reduce of {message} sends {size} out of a node, and {enough} are enough"

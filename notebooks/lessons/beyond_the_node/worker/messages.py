@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -24,6 +25,7 @@ def time_all_reduce(worker: Worker, point: SimpleNamespace) -> None:
 
     Each call sums tensors of ones, so that every element must come out as the number of ranks.
     """
+    warnings.filterwarnings("ignore", category=FutureWarning)  # newer versions of torch have other names
     groups = worker.state
     taking_part = point.place != "between" or worker.local_rank == 0
     group = {"inside": groups.inside, "between": groups.between}.get(point.place)

@@ -6,6 +6,7 @@ Imports nothing of labkit but what counts: it also runs where an answer is grade
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +63,7 @@ def drive(
     `start`, `sums` and `later`: the tensor's values before it, after it and some time after it; `calls`: see
     `LevelCounter`.
     """
+    warnings.filterwarnings("ignore", category=FutureWarning)  # newer versions of torch have other names
     nodes = [[*range(first, first + per_node)] for first in range(0, ranks, per_node)]
     inside, between = _group_of(world.rank, nodes), _group_of(world.rank, [*map(list, zip(*nodes, strict=True))])
     generator = torch.Generator().manual_seed(1000 * seed + world.rank)
