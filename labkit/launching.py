@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 from labkit.engine.errors import PlanError
@@ -63,12 +64,17 @@ def launch_or_replay(plan: Plan, recorded: str) -> Run:
     namespaces of this machine are the nodes. Where the machine lends none, a warning says why, and the recorded run
     stands in. Raises what `launch` raises.
     """
-    from labkit.cluster.launch import launch_on_nodes
-
     if why := why_replayed():
         warnings.warn(f"{plan.lab} · {plan.name}: {why}. The recorded run stands in: {recorded}", stacklevel=2)
         return replay(recorded)
-    limits = Limits(PATIENCE_S, LIMIT_S).within_the_course()
+    return launch_over_nodes(plan)
+
+
+def launch_over_nodes(plan: Plan, *, patience_s: float = PATIENCE_S) -> Run:
+    """Run the plan on two nodes (or LABKIT_NODES), found as `launch_or_replay` does. Raises what `launch` raises."""
+    from labkit.cluster.launch import launch_on_nodes
+
+    limits = Limits(patience_s, LIMIT_S).within_the_course()
     return launch_on_nodes(plan, nodes_wanted() or 2, limits, progress=True, cluster=cluster_or_namespaces())
 
 
@@ -77,3 +83,10 @@ def why_replayed() -> str:
     from labkit.cluster import namespaces
 
     return namespaces.why_not() if cluster_or_namespaces() == "namespaces" else ""
+
+
+def why_no_nodes_now() -> str:
+    """Return why there are no nodes here before a job is submitted or lines are pasted; "" where there are some."""
+    if cluster_or_namespaces() == "namespaces" or (cluster_or_namespaces() == "slurm" and "SLURM_JOB_ID" in os.environ):
+        return why_replayed()
+    return f"LABKIT_CLUSTER={cluster_or_namespaces()} has no nodes yet"

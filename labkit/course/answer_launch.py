@@ -14,7 +14,7 @@ from labkit.engine.call import Call
 from labkit.engine.errors import RunError, WorkerDied, WorkerHung
 from labkit.engine.plan import Plan
 from labkit.engine.run import Run
-from labkit.launching import launch
+from labkit.launching import launch, launch_over_nodes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def unanswered_verdict(name: str) -> Verdict | None:
 def launch_answer(exercise: str, plan: Plan, patience_s: float, hangs: str) -> Run | Verdict:
     """Return the run of a plan that calls a student's code; a Verdict where that raised or hung, `hangs` saying why."""
     try:
-        return launch(plan, patience_s=patience_s)
+        return (launch_over_nodes if plan.several_nodes else launch)(plan, patience_s=patience_s)
     except WorkerHung as error:
         called = _call(exercise, plan, error.point)
         sentence = f"{called} did not come back within {patience_s:.0f} s: {hangs}"

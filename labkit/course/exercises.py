@@ -17,6 +17,7 @@ from labkit.course.judging import Mistake, judge_of
 from labkit.course.source import source
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
 from labkit.engine.call import CallOnRanks
+from labkit.launching import why_no_nodes_now
 from labkit.story.words import say
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Trial:
 
     `plans` takes the answer's file and the options of the lab's `check`, `size` and `gpus`; `judge` takes each run in
     turn and returns the verdict, with what a right answer took beside the reference solution and beside the library's.
+    Plans over several nodes are left out, and a note says why, where there are no nodes now.
     """
 
     plans: Callable[..., Sequence[Plan]]
@@ -153,6 +155,8 @@ class Exercises:
             return verdict
         merits, printed = [], ""
         for plan in trial.plans(str(answers.file_of(name)), **options):
+            if plan.several_nodes and (why := why_no_nodes_now()):
+                return Verdict(exercise, RIGHT, {}, tuple(merits), notes=(f"Not tried over several nodes: {why}.",))
             run = launch_answer(exercise, plan, patience_s, WAIT_FOR_EACH_OTHER)
             if isinstance(run, Verdict):
                 return run
@@ -180,7 +184,7 @@ class Exercises:
             return replace(verdict, notes=self._next_steps(exercise, verdict))
         record.keep_outcome(name, verdict.outcome, right=verdict.outcome == RIGHT)
         judged = f"Judged: `{file.name}`, saved {answers.saved_at(file)}."
-        return replace(verdict, judged=judged, notes=self._next_steps(exercise, verdict))
+        return replace(verdict, judged=judged, notes=(*verdict.notes, *self._next_steps(exercise, verdict)))
 
     def _next_steps(self, exercise: Exercise, verdict: Verdict) -> tuple[str, ...]:
         entry = record.exercise_record(f"{self.lab}.{exercise.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,3 +49,21 @@ class CollectiveCounter(TorchDispatchMode):
             self.largest = max(self.largest, whole)
             self.each.append((name, whole))
         return function(*args, **(kwargs or {}))
+
+
+class ListCounter(CollectiveCounter):
+    """Counts collectives that give or take a list of tensors, too, with the bytes of the whole list; no barrier."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace != "c10d" or not tensor_bytes(args):
+            return function(*args, **(kwargs or {}))
+        result = super().__torch_dispatch__(function, types, args, kwargs)
+        self.each[-1] = (self.each[-1][0], max(map(tensor_bytes, args)))
+        return result
+
+
+def tensor_bytes(argument: Any) -> int:
+    """Return the bytes of a tensor, or of all tensors in a list or in lists of lists."""
+    if isinstance(argument, list | tuple):
+        return sum(map(tensor_bytes, argument))
+    return argument.nbytes if isinstance(argument, torch.Tensor) else 0

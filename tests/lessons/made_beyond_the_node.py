@@ -23,22 +23,29 @@ def two_nodes(folder, plan, rows, interface=LENT_LINK):
     return run
 
 
-def messages_run(folder, share=0.95, factors=(0.99, 1.0, 1.01), hierarchical=1.0):
-    """Write all-reduces whose line between nodes has this share of the rate that was set."""
-    plan = Messages.small(gpus=4, link_mbit=(300, 100))
+def messages_run(
+    folder, share=0.95, factors=(0.99, 1.0, 1.01), hierarchical=1.0, yours=0.0, status="ok", headers=HEADERS
+):
+    """Write all-reduces whose line between nodes has this share of the rate that was set.
+
+    `yours`: the bytes of somebody's all-reduce over the hierarchical one's, which ends with `status`; 0: there is none.
+    """
+    plan = Messages.small(gpus=4, link_mbit=(300, 100), yours="yours.py" if yours else "")
     rows = []
     for point in plan.points():
         size = 1024 * point.kib
-        sent = link_bytes(point.place, size, NODES, PER_NODE)
+        is_yours = point.place == "yours"
+        sent = yours * link_bytes("hierarchical", size, NODES, PER_NODE) if is_yours else 0.0
+        sent = sent or link_bytes(point.place, size, NODES, PER_NODE)
         rate = INSIDE_GB_PER_S if point.place == "inside" else share * point.link_mbit / 8e3
         seconds = ALPHA_S + (sent or size) / rate / 1e9
         seconds *= hierarchical if point.place == "hierarchical" else 1
         ranks = (0, 2) if point.place == "between" else range(4)
         for rank in ranks:
-            counted = HEADERS * sent if rank % PER_NODE == 0 else None
+            counted = headers * sent if rank % PER_NODE == 0 else None
             for iteration, factor in enumerate(factors):
                 timed = {"iteration": iteration, "warm_up": False, "seconds": factor * seconds, "sent_bytes": counted}
-                rows.append((rank, vars(point) | {"status": "ok"} | timed))
+                rows.append((rank, vars(point) | {"status": status if is_yours else "ok"} | timed))
     return two_nodes(folder, plan, rows)
 
 

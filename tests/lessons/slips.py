@@ -163,14 +163,6 @@ SLIPS = {
         ("< efficiency", "< 1 - efficiency", "complement"),
         ("/ (micro_batches * compute_s + communication_s)", "/ communication_s", "ratio"),
     ],
-    "beyond_the_node.hierarchical_seconds": [
-        ("inside + between + inside", "inside + between", "no_gather"),
-        ("inside + between + inside", "between", "between_only"),
-        ("2 * (nodes - 1)", "(nodes - 1)", "half"),
-        ("whole_bytes / nodes", "whole_bytes / per_node / nodes", "own_link"),
-        ("1e9", "2**30", "binary"),
-        (" * 1e9", "", "bytes"),
-    ],
 }
 
 

@@ -3,7 +3,7 @@
 
 from lessons.beyond_the_node.charts import efficiency_chart, lines_chart, local_steps_chart, projection_chart
 from lessons.beyond_the_node.charts import published_chart, strategies_chart, turning_chart, two_levels_chart
-from lessons.beyond_the_node.exercises import attempts, check, hint, solution, why_less
+from lessons.beyond_the_node.exercises import attempts, check, hint, solution, why_less, yours
 from lessons.beyond_the_node.explorer import explore
 from lessons.beyond_the_node.plan import LocalSteps, Messages, Strategies
 from lessons.beyond_the_node.story import fewer_bytes, hierarchy_helps, hsdp_sends_less, in_one_minute, limits_at_scale

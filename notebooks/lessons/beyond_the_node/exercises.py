@@ -1,16 +1,28 @@
-"""The exercises of lab 14: accumulation for an efficiency, the time of a hierarchical all-reduce."""
+"""The exercises of lab 14: an all-reduce in two levels, accumulation for an efficiency."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from IPython.display import HTML
 
-from labkit.course.exercises import STRETCH, WARM_UP, Cases, Exercises, compared
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, Trial, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import why
+from labkit.course.verdict import Verdict
+from labkit.story import units
+from labkit.story.words import listed
+from labkit.theory.traffic import Sent, through_a_link
 from lessons.beyond_the_node import theory
+from lessons.beyond_the_node.plan import Messages
+from lessons.beyond_the_node.tables import messages
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 ACCUMULATIONS = (
     (0.9, 0.1, 0.23),
@@ -20,14 +32,6 @@ ACCUMULATIONS = (
     (0.8, 0.4, 0.95),
     (0.75, 0.5, 0.5),
 )  # efficiency, seconds of computing per micro-batch, seconds of communication per step; two cases come out even
-CALLS = (
-    (10**9, 2, 8, 3e-6, 300.0, 10e-6, 50.0),
-    (10**6, 2, 8, 3e-6, 300.0, 10e-6, 50.0),
-    (2**30, 64, 8, 2e-6, 200.0, 15e-6, 400.0),
-    (4096, 16, 4, 5e-6, 100.0, 20e-6, 12.5),
-    (10**8, 2, 2, 50e-6, 2.0, 100e-6, 0.125),
-    (10**8, 3, 1, 50e-6, 2.0, 100e-6, 1.0),
-)  # bytes; nodes; GPUs per node; inside a node: s per hop, GB/s; between nodes: s per hop, GB/s
 
 
 def _exact(efficiency: float, compute_s: float, communication_s: float) -> float:
@@ -85,114 +89,181 @@ _ACCUMULATION_FOR = compared(
 )
 
 
-def _hierarchical(
-    whole_bytes: float,
-    nodes: int,
-    per_node: int,
-    inside_alpha_s: float,
-    inside_gb_per_s: float,
-    link_alpha_s: float,
-    link_gb_per_s: float,
-) -> float:
-    inside, link = theory.Link(inside_alpha_s, inside_gb_per_s), theory.Link(link_alpha_s, link_gb_per_s)
-    return theory.Levels(inside, link, nodes, per_node).hierarchical_s(whole_bytes)
+_WORKER, _NAME = "lessons.beyond_the_node.worker", "hierarchical_all_reduce"
+PER_NODE = (2, 3)  # ranks of a node, of six in all: nodes and ranks per node differ, so nobody takes one for the other
+MORE_SENT = 1.1  # times the reference solution's bytes; what an interface counts beside the tensor stays below
 
 
-def _flat(whole_bytes: float, nodes: int, per_node: int, *lines: float) -> float:
-    inside, link = theory.Link(*lines[:2]), theory.Link(*lines[2:])
-    return theory.Levels(inside, link, nodes, per_node).flat_s(whole_bytes)
+def _shown() -> list[tuple[int, int, int, int]]:
+    """Return ranks, ranks per node, elements of the tensor and a seed of its values."""
+    return [(6, per_node, 12 * per_node, 0) for per_node in PER_NODE]
 
 
-def _between(whole_bytes: float, nodes: int, _: int, *lines: float) -> float:
-    return _hierarchical(whole_bytes, nodes, 1, *lines)
+def _hidden(random: Random) -> list[tuple[int, int, int, int]]:
+    return [(6, per_node, per_node * random.randint(1, 9), random.randint(1, 10**6)) for per_node in (1, *PER_NODE, 6)]
 
 
-def _inside(whole_bytes: float, per_node: int, *lines: float) -> float:
-    return _hierarchical(whole_bytes, 1, per_node, *lines)
+def judge_levels(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdict:
+    """Return the verdict on an all-reduce of two levels: `given` is what `tried.drive` tells of each rank, `due` the
+    same of the reference solution, for each of `inputs`.
+    """
+    for (ranks, per_node, *_), mine, right in zip(inputs, given, due, strict=True):
+        fault = _sum_fault(mine, right, per_node) or _sent_fault(mine, right, ranks, per_node)
+        if fault:
+            return Verdict.of_faults(_NAME, {fault[0]: f"with {_mesh_text(ranks, per_node)}, {fault[1]}"})
+    meshes = dict.fromkeys((ranks, per_node) for ranks, per_node, *_ in inputs)
+    return Verdict.of_faults(
+        _NAME,
+        {},
+        f"with {listed(_mesh_text(*mesh) for mesh in meshes)}, every rank's tensor holds the sum over all ranks",
+        "between nodes each rank sends its share alone",
+    )
 
 
-def _calls(random: Random) -> list:
-    return [
-        (
-            random.choice((4096, 10**6, 2**26, 10**9)),
-            random.randint(2, 64),
-            random.choice((2, 4, 8)),
-            random.uniform(1e-6, 1e-5),
-            random.uniform(20, 400),
-            random.uniform(5e-6, 1e-4),
-            random.uniform(0.1, 400),
+def _mesh_text(ranks: int, per_node: int) -> str:
+    nodes = ranks // per_node
+    return f"{nodes} node{'s' if nodes > 1 else ''} of {per_node} rank{'s' if per_node > 1 else ''}"
+
+
+def _sum_fault(given: list, due: list, per_node: int) -> tuple[str, str] | None:
+    """Return what is wrong in the ranks' tensors, by the mistake behind it."""
+    starts = np.array([rank["start"] for rank in due])
+    sums, later = ([np.array(rank[when], dtype=float) for rank in given] for when in ("sums", "later"))
+    right, places = starts.sum(axis=0), np.arange(starts.shape[1])
+    wrong = [rank for rank, mine in enumerate(sums) if not np.array_equal(mine, right)]
+    if not wrong:
+        return None
+    first = wrong[0]
+    if any(sums[rank].shape != right.shape for rank in wrong):
+        return "length", f"the tensor of rank {first} has another length than before"
+    share_of_place = places * per_node // len(right)
+    of_place = starts.reshape(-1, per_node, len(right)).sum(axis=0)  # over one rank of each node
+
+    def all_have(made: Callable[[int], np.ndarray]) -> bool:
+        return all(np.array_equal(sums[rank], made(rank)) for rank in wrong)
+
+    if all(np.array_equal(later[rank], right) for rank in wrong):
+        return "unwaited", f"the sums on rank {first} are right only later: wait for each call with `async_op=True`"
+    if all_have(lambda rank: starts[rank]):
+        what = "holds what it held before: the sums have to be written into `tensor` itself"
+        return "unchanged", f"the tensor of rank {first} {what}"
+    if silent := [
+        rank for rank, mine in enumerate(given) if not any(group == "between" for group, *_ in mine["calls"])
+    ]:
+        return "no_between", f"rank {silent[0]} calls nothing over `between`: its share lacks the other nodes' values"
+    if all_have(lambda rank: of_place[rank % per_node]):
+        return (
+            "between_only",
+            f"rank {first} has the sum over one rank of each node: the others of its node are left out",
         )
-        for _ in range(6)
-    ]
+    if all_have(lambda _: of_place[share_of_place, places]):
+        what = "add up the ranks of a node first, with a reduce-scatter"
+        return "not_reduced", f"each share is the sum over one rank of each node: {what}"
+    ratio = sums[first][0] / right[0]
+    if ratio > 0 and all(np.allclose(sums[rank], ratio * right, rtol=1e-5) for rank in wrong):
+        if ratio > 1:
+            return "twice", f"the sums are {ratio:.3g} times too large: some values are added more than once"
+        return "mean", f"the sums are {1 / ratio:.3g} times too small: a sum is not divided"
+    own = [share_of_place == rank % per_node for rank in wrong]
+    if all(np.array_equal(sums[rank][mine], right[mine]) for rank, mine in zip(wrong, own, strict=True)):
+        what = f"only share {first % per_node} of the tensor holds sums over all ranks"
+        return "no_gather", f"on rank {first} {what}: the shares of its node have to be gathered"
+    if all(np.array_equal(np.sort(sums[rank]), np.sort(right)) for rank in wrong):
+        return "mixed_up", f"the tensor of rank {first} has the right sums in wrong places: share n is its part n"
+    if not all(waits for rank in given for *_, waits in rank["calls"]):
+        return "unwaited", "a call with `async_op=True` is not waited for before its result is used"
+    place = int(np.argmax(sums[first] != right))
+    what = f"place {place} of the tensor holds {sums[first][place]:.0f} on rank {first}, not {right[place]:.0f}"
+    return "wrong", f"{what}: which ranks' values are in it, and which share is it?"
 
 
-_HIERARCHICAL_SECONDS = compared(
-    "hierarchical_seconds",
-    _hierarchical,
-    (
-        Mistake("flat", _flat, "that is one flat ring of all ranks"),
-        Mistake("between_only", _between, "the two phases inside a node are missing"),
-        Mistake(
-            "no_gather",
-            lambda s, n, g, *lines: _between(s, n, g, *lines) + _inside(s, g, *lines) / 2,
-            "after the all-reduce each rank has one part: an all-gather inside the node is missing",
-        ),
-        Mistake(
-            "own_link",
-            lambda s, n, g, *lines: _inside(s, g, *lines) + _between(s / g, n, g, *lines),
-            "the g rings of a node share one link, so together they send S/n per step",
-        ),
-        Mistake(
-            "whole_chunks",
-            lambda s, n, g, *lines: _inside(s * g, g, *lines) + _between(s * n, n, g, *lines),
-            "each step of a ring sends one chunk, not the whole tensor",
-        ),
-        Mistake(
-            "half",
-            lambda s, n, g, *lines: _inside(s, g, *lines) + _between(s, n, g, *lines) / 2,
-            "an all-reduce between nodes has 2(n − 1) steps",
-        ),
-        Mistake(
-            "no_latency",
-            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, 0.0, rate, 0.0, link),
-            "every step has its latency α",
-        ),
-        Mistake(
-            "one_latency",
-            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, 0.0, rate, 0.0, link) + 2 * a + b,
-            "every step of a ring has its latency α, not every phase",
-        ),
-        Mistake(
-            "bytes",
-            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, a, rate / 1e9, b, link / 1e9),
-            "a GB is 10⁹ bytes",
-        ),
-        Mistake(
-            "binary",
-            lambda s, n, g, a, rate, b, link: _hierarchical(s, n, g, a, rate * 2**30 / 1e9, b, link * 2**30 / 1e9),
-            "a GB is 10⁹ bytes, not 2³⁰",
-        ),
-    ),
-    result_form="a number of seconds",
-    rule="add three phases; for each, count its steps and the bytes that one link carries in one step",
-    merit="three phases, each with its latencies, and the node's link is shared",
-    inputs=CALLS,
-    grade=STRETCH,
-    cases=Cases(_calls),
+def _sent_fault(given: list, due: list, ranks: int, per_node: int) -> tuple[str, str] | None:
+    """Return which ranks with right sums send more than the reference solution's do."""
+    sizes = {"inside": per_node, "between": ranks // per_node}
+    sent, enough = ([_sent_bytes(rank["calls"], sizes) for rank in side] for side in (given, due))
+    for rank, (mine, right) in enumerate(zip(sent, enough, strict=True)):
+        if mine["between"] > MORE_SENT * right["between"]:
+            what = f"rank {rank} sends {mine['between']:.0f} B between nodes, and {right['between']:.0f} B are enough"
+            if any(not other["between"] for other in sent):
+                return "one_rank", f"{what}: it sends the shares of ranks that send nothing"
+            return "more_between", f"{what}: a share is 1/{per_node} of the tensor"
+    for rank, (mine, right) in enumerate(zip(sent, enough, strict=True)):
+        if mine["inside"] > MORE_SENT * right["inside"]:
+            what = f"rank {rank} sends {mine['inside']:.0f} B inside its node, and {right['inside']:.0f} B are enough"
+            return "more_inside", f"{what}: until the last call it needs its share alone"
+    return None
+
+
+def _sent_bytes(calls: list, sizes: dict[str, int]) -> dict[str, float]:
+    """Return what a rank sends over each group in its calls, each a ring."""
+    sent = dict.fromkeys(sizes, 0.0)
+    for group, collective, whole_bytes, _ in calls:
+        sent[group] += through_a_link([Sent(collective, 1, whole_bytes)], sizes[group])
+    return sent
+
+
+def _over_nodes(file: str, *, size: str = "small", gpus: int = 0) -> list[Messages]:
+    return [Messages.sized(size, gpus=gpus, seeds=1, yours=file)]
+
+
+def judge_messages(run: Run) -> Verdict:
+    """Return the verdict on an all-reduce that was timed over nodes, with its bytes and its time beside two others.
+
+    Bytes count where the nodes' interfaces count what is sent: those of InfiniBand do not.
+    """
+    table = messages(run)
+    mine = table[table["place"] == "yours"]
+    rate, kib = mine["link_mbit"].iloc[-1], mine["kib"].max()
+    rows = table[(table["link_mbit"] == rate) & (table["kib"] == kib)].set_index("place")
+    sent, times = rows["counted_bytes"], rows["call_ms"]
+    is_counted = sent["hierarchical"] >= rows.loc["hierarchical", "link_bytes"] > 0
+    where, message, faults = f"on {run.node_count} nodes", units.exact_size(rows.loc["yours", "whole_bytes"]), {}
+    if (failed := mine[mine["status"] != "ok"]).size:
+        kib, status = failed[["kib", "status"]].iloc[0]
+        what = "gives wrong sums" if status == "wrong result" else f"ends with {status}"
+        faults["over_nodes"] = f"{where} an all-reduce of {kib} KiB {what}"
+    elif is_counted and sent["yours"] > MORE_SENT * sent["hierarchical"]:
+        size, enough = units.size(sent["yours"]), units.size(sent["hierarchical"])
+        faults["counted"] = f"{where} an all-reduce of {message} sends {size} out of a node, and {enough} are enough"
+    names = {"yours": "with yours", "hierarchical": "with the reference solution", "flat": "with one flat ring"}
+    sizes = listed(f"{units.size(sent[place])} {text}" for place, text in names.items())
+    counted = f"{where}, in an all-reduce of {message}, a node's interface sends {sizes}"
+    # Shares of times: the page asks for a time in seconds below.
+    two, flat = (units.times(times["yours"] / times[place]) for place in ("hierarchical", "flat"))
+    at = f", link at {rate} Mbit/s" if rate else ""
+    took = f"yours takes {two} the reference solution's time and {flat} one flat ring's ({run.plan.workers_text}{at})"
+    return Verdict.of_faults(_NAME, faults, *([counted] if is_counted else []), took)
+
+
+_CASES = Cases(
+    _hidden,
+    driver=f"{_WORKER}.tried",
+    on_ranks=True,
+    reference=(f"{_WORKER}.two_levels.{_NAME}",),
+    may_import=("labkit.worker.collectives", f"{_WORKER}.tried", f"{_WORKER}.two_levels"),
+    start_s=40.0,  # torch
+)
+_HIERARCHICAL_ALL_REDUCE = Exercise(
+    _NAME,
+    _shown(),
+    judge_levels,
+    trial=Trial(_over_nodes, judge_messages),
+    grade=CORE,
+    cases=_CASES,
+    solution=_CASES.reference,
     hints=(
-        "There are three phases. In which of them does a byte leave the node, and who shares the link then?",
-        "A reduce-scatter inside has g − 1 steps of S/g. The all-reduces between nodes have 2(n − 1) "
-        "steps. In each step g rings send S/g/n through one link, together S/n. An all-gather inside takes "
-        "as long as the reduce-scatter.",
-        "`inside = (per_node - 1) * (inside_alpha_s + whole_bytes / per_node / (inside_gb_per_s * 1e9))` "
-        "and `between = 2 * (nodes - 1) * (link_alpha_s + whole_bytes / nodes / (link_gb_per_s * 1e9))`. "
-        "Add `inside` twice.",
+        "Which collective gives each rank of a node one part of the node's sum? Which one is its way back?",
+        "A share has 1/`per_node` of the elements. A reduce-scatter over `inside` fills it, an all-reduce over "
+        "`between` completes it, and an all-gather over `inside` writes all shares into `tensor`.",
+        "`share = tensor.new_empty(tensor.numel() // per_node)`, then "
+        "`dist.reduce_scatter_tensor(share, tensor, group=inside)`. `dist.all_gather_into_tensor(tensor, share, "
+        "group=inside)` is the last call.",
     ),
 )
 
 
-check = Exercises("beyond_the_node", _ACCUMULATION_FOR, _HIERARCHICAL_SECONDS)
-hint, solution, attempts = check.hint, check.solution, check.attempts
+check = Exercises("beyond_the_node", _HIERARCHICAL_ALL_REDUCE, _ACCUMULATION_FOR)
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 
 def why_less() -> HTML:

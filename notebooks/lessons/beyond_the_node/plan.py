@@ -70,7 +70,8 @@ class Messages(OverNodes):
     """All-reduces by size, place and rate of the link.
 
     place: "inside" (all ranks of a node), "between" (one rank per node), "flat" (all ranks, one call), "hierarchical"
-    (reduce-scatter inside, all-reduce between, all-gather inside).
+    (reduce-scatter inside, all-reduce between, all-gather inside), "yours" (where `yours` is the file of a
+    `hierarchical_all_reduce` that somebody wrote).
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"kib": (64, 256, 1024), "warm_ups": 1, "repeats": 2}
@@ -80,6 +81,7 @@ class Messages(OverNodes):
     kib: tuple[int, ...] = (64, 256, 1024, 4096, 16384, 65536, 262144)
     warm_ups: int = 2
     repeats: int = 7
+    yours: str = ""
 
     def validate(self) -> None:
         self.require_rates()
@@ -90,7 +92,7 @@ class Messages(OverNodes):
         for kib in self.kib:
             yield {"place": "inside", "link_mbit": UNSHAPED, "kib": kib}
         for rate in self.link_mbit:
-            for place in PLACES[1:]:
+            for place in (*PLACES[1:], *(["yours"] if self.yours else [])):
                 for kib in self.kib:
                     yield {"place": place, "link_mbit": rate, "kib": kib}
 

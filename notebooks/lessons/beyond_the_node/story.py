@@ -38,7 +38,7 @@ def _each(say: Callable[[pd.DataFrame], _Said], tables: tuple[pd.DataFrame, ...]
     lines = [str(verdict(line).data) for line in lines]
     if any(shown is not None for _, shown in told):
         figures = pd.concat([shown for _, shown in told], keys=names, names=["run"]).reset_index("run")
-        lines.append(folded("All figures", as_table(figures)))
+        lines.append(folded("All figures", as_table(figures.astype(object).where(figures.notna(), "–"))))
     return Markdown("\n\n".join(lines))
 
 
@@ -102,11 +102,16 @@ def _said_of_levels(gain: pd.DataFrame) -> _Said:
     clear = (largest["gain"] - 1).abs() > largest["spread_gain"]
     faster, slower = largest[clear & (largest["gain"] > 1)], largest[clear & (largest["gain"] < 1)]
     names = {"link_mbit": "Mbit/s", "kib": "KiB", "flat_ms": "one ring, ms", "hierarchical_ms": "two levels, ms"}
+    names |= {"yours_ms": "yours, ms"} if "yours_ms" in gain else {}
     names |= {"gain": "times", "spread_gain": "±", "bytes_gain": "bytes", "expected_gain": "bytes by theory"}
     shown = gain[list(names)].rename(columns=names).round(2)
     sentence = f"**One flat ring sends {counted} the bytes of two levels.**"
     if not ((largest["bytes_gain"] / largest["expected_gain"] - 1).abs() <= _BYTES_NEAR).all():
         sentence = "✘ The interface counts other bytes than theory."
+    elif "yours_over_two" in gain:
+        ratio = largest["yours_over_two"].median()
+        same = abs(ratio - 1) <= _BYTES_NEAR
+        sentence += f" Yours sends {'as many as' if same else f'{units.times(ratio)} those of'} the reference solution."
     small = gain[gain["gain"] < 1 - gain["spread_gain"]]
     if not _times_count(gain):
         return sentence, shown

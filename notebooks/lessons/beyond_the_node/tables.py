@@ -66,7 +66,7 @@ def messages(run: Run) -> pd.DataFrame:
     table = run.medians(_MESSAGE, "seconds").rename(columns={"seconds": "call_ms", "spread_seconds": "spread_call_ms"})
     table[["call_ms", "spread_call_ms"]] *= 1e3
     table["whole_bytes"] = 1024 * table["kib"]
-    pairs = zip(table["place"], table["whole_bytes"], strict=True)
+    pairs = zip(table["place"].replace("yours", "hierarchical"), table["whole_bytes"], strict=True)
     table["link_bytes"] = [link_bytes(place, size, nodes, per_node) for place, size in pairs]
     return of_run(table.merge(_counted(run, _MESSAGE), on=_MESSAGE, how="left"), run)
 
@@ -110,7 +110,8 @@ def levels_gain(run: Run) -> pd.DataFrame:
     """Return one row per rate and size: the flat all-reduce beside the hierarchical one.
 
     Columns: link_mbit, kib, flat_ms, hierarchical_ms, gain (flat over hierarchical), spread_gain, bytes_gain (the same
-    of the bytes that were counted), expected_gain (of the bytes, by theory).
+    of the bytes that were counted), expected_gain (of the bytes, by theory). Of a run with yours also yours_ms and
+    yours_over_two (bytes that were counted, of yours over the hierarchical one's).
     """
     keys, wanted = ["link_mbit", "kib"], ["call_ms", "spread_call_ms", "counted_bytes", "link_bytes"]
     by_place = messages(run).set_index(["place", *keys])[wanted]
@@ -121,6 +122,10 @@ def levels_gain(run: Run) -> pd.DataFrame:
     table["spread_gain"] = table["gain"] * shares
     table["bytes_gain"] = flat["counted_bytes"] / two["counted_bytes"]
     table["expected_gain"] = flat["link_bytes"] / two["link_bytes"]
+    if run.plan.yours:
+        yours = by_place.loc["yours"]
+        table["yours_ms"] = yours["call_ms"]
+        table["yours_over_two"] = yours["counted_bytes"] / two["counted_bytes"]
     return of_run(table.reset_index(), run)
 
 

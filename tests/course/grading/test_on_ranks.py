@@ -77,6 +77,33 @@ def test_ranks_that_wait_for_each_other_end_in_their_time():
     assert verdict.outcome == HUNG and "ranks wait for each other" in verdict.faults["hung"]
 
 
+LEVELS = """
+import torch.distributed as dist
+
+def hierarchical_all_reduce(tensor, inside, between, per_node):
+    share = tensor.new_empty(tensor.numel() // per_node)
+    dist.reduce_scatter_tensor(share, tensor, group=inside)
+    dist.all_reduce(share, group=between)
+    dist.all_gather_into_tensor(tensor, share, group=inside)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "outcome", "kind"),
+    [
+        ("", "", RIGHT, ""),
+        ("(tensor, share", "(tensor.clone(), share", WRONG, "unchanged"),
+        ("share, group=between", "tensor", RAISED, "raised"),
+        ("    dist.all_g", "    dist.get_rank() or dist.all_g", HUNG, "hung"),
+    ],
+)
+def test_an_all_reduce_over_groups_is_graded_as_in_the_notebook(old, new, outcome, kind):
+    name, limits = "beyond_the_node.hierarchical_all_reduce", Limits(1.0 if outcome == HUNG else 20.0)
+    verdict = judge(exercise_of(name), name, LEVELS.replace(old, new), "ada", limits=limits)
+    assert (verdict.outcome, [*verdict.faults]) == (outcome, [kind] if kind else []), verdict
+
+
 def test_only_its_own_ranks_are_in_reach():
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = SOCKETS.replace("PORT", str(server.getsockname()[1]))

@@ -20,7 +20,9 @@ from labkit.repository import NOTEBOOKS
 from labkit.tools import handout as handout_command
 
 # A lab's own workers run these reference solutions.
-MEASURED = {"attention.add_tile", "broadcast.pipelined", "broadcast.scatter_all_gather", "ddp_fsdp.sharded_layer"} | {
+MEASURED = {
+    *("attention.add_tile", "beyond_the_node.hierarchical_all_reduce", "ddp_fsdp.sharded_layer"),
+    *(f"broadcast.{name}" for name in ("pipelined", "scatter_all_gather")),
     *(f"ddp_from_scratch.{name}" for name in ("exchange", "ready")),
     *(f"optimizer_sharding.{name}" for name in ("momentum_step", "update_all")),
 }

@@ -8,7 +8,7 @@ from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from lessons import beyond_the_node
 from lessons.beyond_the_node import solutions
-from lessons.beyond_the_node.exercises import ACCUMULATIONS, CALLS, check
+from lessons.beyond_the_node.exercises import ACCUMULATIONS, check
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -33,29 +33,6 @@ def test_what_a_wrong_accumulation_is_told():
     assert set(faults("accumulation_for", ACCUMULATIONS, lambda *case: None)) == {"form"}
 
 
-def test_what_a_wrong_time_is_told():
-    own = solutions.hierarchical_seconds
-    assert faults("hierarchical_seconds", CALLS, own) == {}
-
-    def own_links(size, nodes, per_node, a, rate, b, link):
-        return own(size, nodes, per_node, a, rate, b, link * per_node)
-
-    assert "share one link" in faults("hierarchical_seconds", CALLS, own_links)["own_link"]
-
-    def without_latency(size, nodes, per_node, a, rate, b, link):
-        return own(size, nodes, per_node, 0, rate, 0, link)
-
-    assert set(faults("hierarchical_seconds", CALLS, without_latency)) == {"no_latency"}
-
-    def flat(size, nodes, per_node, a, rate, b, link):
-        ranks = nodes * per_node
-        return 2 * (ranks - 1) * (b + size / ranks / link / 1e9)
-
-    told = faults("hierarchical_seconds", CALLS, flat)
-    assert told["flat"].endswith("That is one flat ring of all ranks.")
-    assert set(faults("hierarchical_seconds", CALLS, lambda *case: own(*case) * 1.01)) == {"wrong"}
-
-
 @pytest.mark.slow
 def test_answers_in_a_worker():
     name, head = "beyond_the_node.accumulation_for", "def accumulation_for(efficiency, compute_s, communication_s):\n"
@@ -74,5 +51,5 @@ def test_answers_in_a_worker():
     assert beyond_the_node.check("accumulation_for").outcome == RAISED
     answers.save(name, f"{head}    while True:\n        pass\n")
     assert beyond_the_node.check("accumulation_for", patience_s=3).outcome == HUNG
-    with pytest.raises(ValueError, match="there are accumulation_for, hierarchical_seconds"):
+    with pytest.raises(ValueError, match="there are hierarchical_all_reduce, accumulation_for"):
         beyond_the_node.check("accumulation")

@@ -12,6 +12,7 @@ from labkit.engine.recordings import replay
 from labkit.provenance import made_from
 from labkit.tables.goals import scorecard_of
 from lessons import beyond_the_node as lab
+from lessons.beyond_the_node.exercises import judge_messages
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +80,45 @@ def test_two_levels_that_are_slower_or_within_noise_are_said_to_be_so(folder):
     assert "slower all the same at 100 Mbit/s" in lab.fewer_bytes(counting(slower)).data
     noisy = lab.levels_gain(made.messages_run(folder / "noisy", factors=(0.4, 1.0, 2.5)))
     assert "no more than noise" in lab.fewer_bytes(counting(noisy)).data
+
+
+def test_yours_stands_beside_the_reference_solution(folder, messages):
+    gain = lab.levels_gain(made.messages_run(folder / "yours", yours=1.0))
+    said = lab.fewer_bytes(gain, lab.levels_gain(messages)).data
+    assert "Yours sends as many as the reference solution." in said and "yours, ms" in said and "nan" not in said
+    more = lab.levels_gain(made.messages_run(folder / "more", yours=2.0))
+    assert "Yours sends 2.0× those of the reference solution." in lab.fewer_bytes(more).data
+    assert "Yours" not in lab.fewer_bytes(lab.levels_gain(messages)).data
+
+
+@pytest.mark.parametrize(
+    ("yours", "status", "kind"),
+    [(1.0, "ok", None), (2.0, "ok", "counted"), (1.0, "wrong result", "over_nodes")],
+)
+def test_an_all_reduce_over_nodes_is_judged_by_its_sums_and_by_the_interfaces_bytes(folder, yours, status, kind):
+    run = made.messages_run(folder / f"judged {yours} {status}", yours=yours, status=status)
+    verdict = judge_messages(run)
+    assert [*verdict.faults] == ([kind] if kind else []), verdict
+    if kind == "over_nodes":
+        assert verdict.faults[kind] == "on 2 nodes an all-reduce of 64 KiB gives wrong sums"
+    if not kind:
+        counted, took = verdict.merits
+        assert counted == (
+            "on 2 nodes, in an all-reduce of 1 MiB, a node's interface sends 1.05 MiB with yours, 1.05 MiB with the "
+            "reference solution and 1.57 MiB with one flat ring"
+        )
+        assert took == (
+            "yours takes 1.0× the reference solution's time and 0.67× one flat ring's "
+            "(4 CPU processes, link at 100 Mbit/s)"
+        )
+
+
+def test_bytes_that_no_interface_counts_are_not_judged(folder):
+    run = made.messages_run(folder / "uncounted", yours=2.0, headers=0.001)
+    verdict = judge_messages(run)
+    assert verdict.outcome == "right" and len(verdict.merits) == 1, verdict
+    more = lab.levels_gain(run).assign(bytes_gain=1.0)
+    assert "Yours" not in lab.fewer_bytes(made_from(more, lab.levels_gain(run))).data
 
 
 def test_a_rate_without_a_line_is_refused(steps, messages):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from labkit.theory.traffic import Sent, through_a_link
-from labkit.worker.collectives import CollectiveCounter
+from labkit.worker.collectives import CollectiveCounter, ListCounter, tensor_bytes
 from lessons.ddp_fsdp.worker.sharded_layer import ShardedLayer
 
 # Some of these are in newer versions of torch alone.
@@ -82,24 +82,6 @@ class WatchedLayer(ShardedLayer):
         """Note whether the memory of the weights that were last gathered is still there."""
         storage = self.gathered and torch.UntypedStorage._new_with_weak_ptr(self.gathered.cdata)
         self.note(f"kept_after_{when}", bool(storage is not None and storage and storage.nbytes()))
-
-
-class ListCounter(CollectiveCounter):
-    """Counts collectives that give or take a list of tensors, too, with the bytes of the whole list; no barrier."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.namespace != "c10d" or not tensor_bytes(args):
-            return function(*args, **(kwargs or {}))
-        result = super().__torch_dispatch__(function, types, args, kwargs)
-        self.each[-1] = (self.each[-1][0], max(map(tensor_bytes, args)))
-        return result
-
-
-def tensor_bytes(argument: Any) -> int:
-    """Return the bytes of a tensor, or of all tensors in a list or in lists of lists."""
-    if isinstance(argument, list | tuple):
-        return sum(map(tensor_bytes, argument))
-    return argument.nbytes if isinstance(argument, torch.Tensor) else 0
 
 
 def sent_bytes(collective: str, tensor_bytes: int, ranks: int) -> float:
