@@ -15,7 +15,7 @@ from labkit.course import answers, record
 from labkit.course.answer_launch import call_answer, launch_answer, printed_in, unanswered_verdict
 from labkit.course.judging import Mistake, judge_of
 from labkit.course.source import source
-from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
+from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, WRONG, Verdict
 from labkit.engine.call import CallOnRanks
 from labkit.launching import why_no_nodes_now
 from labkit.story.words import say
@@ -38,10 +38,17 @@ class Trial:
     `plans` takes the answer's file and the options of the lab's `check`, `size` and `gpus`; `judge` takes each run in
     turn and returns the verdict, with what a right answer took beside the reference solution and beside the library's.
     Plans over several nodes are left out, and a note says why, where there are no nodes now.
+    `also_after` are kinds of faults of the exercise's own judge: where it finds no others, the trial shows what they do
+    in the mechanism.
     """
 
     plans: Callable[..., Sequence[Plan]]
     judge: Callable[[Run], Verdict]
+    also_after: tuple[str, ...] = ()
+
+    def follows(self, verdict: Verdict) -> bool:
+        """Return whether this trial shows what the faults do that the exercise's judge found."""
+        return verdict.outcome == WRONG and verdict.faults.keys() <= {*self.also_after}
 
 
 @dataclass(frozen=True)
@@ -106,11 +113,14 @@ class Exercises:
         if options and exercise.trial is None:
             raise TypeError(f"the check of `{exercise.name}` takes no {', '.join(options)}")
         verdict = self._verdict_on_values(exercise, patience_s) if exercise.judge else None
-        if exercise.trial is None or (verdict and verdict.outcome != RIGHT):
+        if exercise.trial is None or (verdict and verdict.outcome != RIGHT and not exercise.trial.follows(verdict)):
             assert verdict is not None, f"{exercise.name} has neither a judge nor a trial nor a check"
             return verdict
         tried = self._verdict_of_trial(exercise.trial, exercise.name, patience_s, options)
         merits = (*(verdict.merits if verdict else ()), *tried.merits)
+        if verdict and verdict.outcome != RIGHT:
+            is_judged = tried.outcome in (RIGHT, WRONG)
+            return replace(verdict, faults=verdict.faults | tried.faults, merits=merits) if is_judged else verdict
         return replace(tried, merits=merits) if tried.outcome == RIGHT else tried
 
     def _verdict_on_values(self, exercise: Exercise, patience_s: float) -> Verdict:

@@ -16,9 +16,14 @@ TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TESTING_FILES = ("test_batch.bin",)
 FILE_BYTES = 10_000 * RECORD_BYTES
 
-CIFAR, GLYPHS = "cifar-10", "glyphs"
-KINDS = (CIFAR, GLYPHS)
-SAID = {CIFAR: "images: CIFAR-10", GLYPHS: "images: glyphs, not CIFAR-10"}
+CIFAR, GLYPHS, PLAIN = "cifar-10", "glyphs", "plain glyphs"
+KINDS = (CIFAR, GLYPHS, PLAIN)
+PLAIN_SIDE = 16
+SAID = {
+    CIFAR: "images: CIFAR-10",
+    GLYPHS: "images: glyphs, not CIFAR-10",
+    PLAIN: f"images: plain glyphs of {PLAIN_SIDE} × {PLAIN_SIDE} pixels, not CIFAR-10",
+}
 
 
 def kind_here(folder: Path = CIFAR10) -> str:

@@ -149,7 +149,7 @@ SLIPS = {
     "scaling.shard": [
         ("random.Random(epoch)", "random.Random(0)", "reshuffle"),
         ("random.Random(epoch)", "random.Random(rank)", "coverage"),
-        ("order = (order * filled)[:filled]", "pass", "uneven"),
+        ("order = (order * ranks)[:filled]", "pass", "uneven"),
         ("order[rank::ranks]", "order", "count"),
     ],
     "scaling.rates": [

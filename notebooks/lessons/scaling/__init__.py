@@ -3,6 +3,7 @@
 
 from lessons.scaling.charts import accuracy_chart, laws_chart, parts_chart, published_chart, scaling_chart, ways_chart
 from lessons.scaling.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_the_batch
+from lessons.scaling.exercises import yours
 from lessons.scaling.plan import Accuracy, Communication, Epochs, Messages, Trial
 from lessons.scaling.story import besides_gradients, counted, in_one_minute, parts_add_up, speedups, trained_alike
 from lessons.scaling.story import ways_agree

@@ -1,4 +1,4 @@
-"""The exercises of lab 13: cases, judges and hints of a sampler and of learning rates; then the bugs to name."""
+"""The exercises of lab 13: a sampler, which also feeds a training, and learning rates; then the bugs to name."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, Trial
 from labkit.course.judging import is_close, is_number, not_the_form
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
+from lessons.scaling.plan import Accuracy
 from lessons.scaling.tables import symptoms
-from lessons.scaling.theory import learning_rate, scaled_rate
+from lessons.scaling.theory import YOURS, learning_rate, scaled_rate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labkit.engine.run import Run
 
 _CLOSE = 1e-6
 
@@ -138,6 +145,48 @@ def _order_fault(
     return "order", f"rank {wrong[0]} gets {given!r:.60}: {why}"
 
 
+def _trainings_to_try(file: str, *, size: str = "small", gpus: int = 0) -> list[Accuracy]:
+    plan = Accuracy.sized(size, gpus=gpus, yours=file)
+    return [replace(plan, trainings=("large" if plan.gpus > 1 else "one_gpu",))]
+
+
+def judge_training(run: Run) -> Verdict:
+    """Return the verdict on the images that an Accuracy run took by a student's `shard`, with what it learnt of them.
+
+    Beside it: what the same training learnt by torch's sampler.
+    """
+    rows, images, ranks = run.entries("training"), run.plan.training, run.plan.gpus
+    last = rows[rows["epoch"] == rows["epoch"].max()]
+    is_yours = last["variant"] == YOURS
+    yours, torchs = (_range(last.loc[which, "test_percent"]) for which in (is_yours, ~is_yours))
+    learnt = f"{yours} of the test images are right after training, and {torchs} with torch's sampler"
+    where = f"in {is_yours.sum()} trainings on {run.plan.workers_text}"
+    if fault := _dealt_fault(rows[rows["variant"] == YOURS], images, ranks):
+        return Verdict.of_faults("shard", {"training": f"{where}, {fault}; {learnt}"})
+    filled = f", {-images % ranks} of them twice" if images % ranks else ""
+    return Verdict.of_faults(
+        "shard", {}, f"{where}, each epoch has all {images} images{filled}, in a new order", learnt
+    )
+
+
+def _dealt_fault(epochs: pd.DataFrame, images: int, ranks: int) -> str:
+    """Return what is wrong with the images of the first epoch that has a fault; "" where none has."""
+    due = math.ceil(images / ranks) * ranks
+    for row in epochs.itertuples():
+        if row.seen < images:
+            return f"epoch {row.epoch} has only {row.seen} of {images} images"
+        if row.dealt != due:
+            return f"all ranks together take {row.dealt} images in epoch {row.epoch}, and {due} are enough"
+        if row.repeated > 0.5:
+            return f"epoch {row.epoch} has the order of the epoch before"
+    return ""
+
+
+def _range(percents: pd.Series) -> str:
+    least, most = percents.min().round(), percents.max().round()
+    return f"{least:.0f} to {most:.0f} %" if least < most else f"{most:.0f} %"
+
+
 def judge_rates(given: list, schedules: Sequence[Sequence]) -> Verdict:
     """Return the verdict on the learning rates of every step, for several batches and warm-ups."""
     faults: dict[str, str] = {}
@@ -199,6 +248,7 @@ check = Exercises(
     Exercise(
         "shard",
         judge=judge_shard,
+        trial=Trial(_trainings_to_try, judge_training, also_after=("reshuffle", "count", "coverage", "twice", "order")),
         cases=Cases(_sizes),
         grade=CORE,
         hints=(
@@ -207,7 +257,7 @@ check = Exercises(
             "repeat from the start (more than once, if there are fewer images than ranks). Then take every `ranks`-th"
             " number.",
             "`random.Random(epoch).shuffle(order)`. With `drop_last`: `order[: images - images % ranks]`. Without: "
-            "`filled = -(-images // ranks) * ranks`, then `(order * filled)[:filled]`. Return `order[rank::ranks]`.",
+            "`filled = -(-images // ranks) * ranks`, then `(order * ranks)[:filled]`. Return `order[rank::ranks]`.",
         ),
     ),
     Exercise(
@@ -224,7 +274,7 @@ check = Exercises(
         ),
     ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 _RIGHT = """
 sampler = DistributedSampler(

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.cifar10 import KINDS, TESTING, TRAINING, kind_here
-from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, TRAININGS, scaled_rate
+from labkit.theory.cifar10 import KINDS, PLAIN, TESTING, TRAINING, kind_here
+from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, TRAININGS, YOURS, scaled_rate
 
 LOADERS = ("device", "host")
+_TRAININGS = tuple(name for name in TRAININGS if name != YOURS)
 VARIANTS = ("right", "no_sampler", "no_set_epoch", "one_shard")
 _SMALL: dict[str, Any] = {"width": 4, "training": 128, "testing": 64, "processes": 0}
 
@@ -28,7 +29,8 @@ class Network(Plan):
 
     A point sets ranks (GPUs used; others idle), gpu_batch (images per GPU and step), batch (over all GPUs), loader
     ("host": torch's DataLoader in processes of its own; "device": everything lies on the GPU) and precision.
-    `images` is "cifar-10" or "glyphs"; "auto" takes CIFAR-10 where this machine has it.
+    `images` is "cifar-10", "glyphs" or "plain glyphs", which are smaller and easier; "auto" takes CIFAR-10 where this
+    machine has it, and glyphs elsewhere.
     """
 
     lab: ClassVar[str] = "scaling"
@@ -118,24 +120,38 @@ class Communication(Network):
 class Accuracy(Network):
     """Whole trainings: one GPU's reference, a large batch on one GPU and on all, with one choice changed at a time.
 
-    On one GPU, only trainings that need no other are left. Without GPUs, torch has no SyncBatchNorm.
+    On one GPU, only trainings that need no other are left. Without GPUs, torch has no SyncBatchNorm. `yours` is the
+    file of a student's `shard`, which takes the place of torch's sampler in one training more. Small images are so few
+    and so easy that a CPU learns from them in seconds; two ranks cannot share their odd number evenly.
     """
 
-    SMALL: ClassVar[dict[str, Any]] = {"gpu_batch": 16, "reference_batch": 8, "epochs": 2, "seeds": (0,)}
-    ALLOWED: ClassVar[dict[str, tuple]] = {"training": tuple(TRAININGS)}
+    SMALL: ClassVar[dict[str, Any]] = {
+        "images": PLAIN,
+        "training": 767,
+        "testing": 250,
+        "width": 8,
+        "blocks": (1, 1, 1),
+        "gpu_batch": 16,
+        "reference_batch": 16,
+        "epochs": 4,
+    }
+    ALLOWED: ClassVar[dict[str, tuple]] = {"training": _TRAININGS}
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    trainings: tuple[str, ...] = tuple(TRAININGS)
+    trainings: tuple[str, ...] = _TRAININGS
     gpu_batch: int = 512
     reference_batch: int = BASE_BATCH
     epochs: int = 3
     warm_up_epochs: float = 1.0
+    yours: str = ""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
         for training in self.trainings:
             alone = training in ("reference", "one_gpu")
             if (alone or self.gpus > 1) and (self.device == "cuda" or training != "sync_bn"):
                 yield self._training(training)
+        if self.yours:
+            yield self._training(YOURS)
 
     def _training(self, training: str) -> dict[str, Any]:
         precision = "autocast" if self.device == "cuda" else "float32"
@@ -149,6 +165,7 @@ class Accuracy(Network):
             return self.setting(1, batch, **common)
         common |= {
             "large": {},
+            YOURS: {},
             "no_warm_up": {"warm_up_epochs": 0.0},
             "unscaled": {"rate": BASE_RATE},
             "same_order": {"reshuffle": False},

@@ -10,7 +10,7 @@ def shard(images, ranks, rank, epoch, drop_last):
         order = order[: images - images % ranks]
     else:
         filled = -(-images // ranks) * ranks
-        order = (order * filled)[:filled]
+        order = (order * ranks)[:filled]
     return order[rank::ranks]
 
 

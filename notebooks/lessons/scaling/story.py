@@ -209,7 +209,10 @@ def _trained_alike(table: pd.DataFrame) -> str:
         head = f"**the large batch on all GPUs ends {off} off the reference.**"
         if "no_warm_up" in trained.index and not learnt["no_warm_up"]:
             head = f"**without warm-up no seed learns; with it, the large batch ends {off} off the reference.**"
-    if "one_gpu" not in trained.index:
+        if "unscaled" in trained.index:
+            off = trained.loc["unscaled", "test_percent"] - large["test_percent"]
+            head = f"{head} With an unscaled rate it ends {off:+.1f} points off the scaled one."
+    if "one_gpu" not in trained.index or fact(table, "on_cpu"):
         return head
     gained = units.times(trained.loc["one_gpu", "seconds"] / large["seconds"])
     return f"{head} More GPUs make it {gained} as fast; the rest of the gain comes from the larger batch."

@@ -13,10 +13,12 @@ RESNET = configuration("resnet18-cifar")
 # chance for one to three of its first epochs, and the large batch in one seed of three for all of them.
 BASE_BATCH, BASE_RATE = 128, 0.02
 GUESSING = 10.0  # percent of ten classes that chance gets right
+YOURS = "yours"
 TRAININGS = {
     "reference": "the reference on one GPU",
     "one_gpu": "the same large batch on one GPU",
     "large": "the large batch on all GPUs",
+    YOURS: "the same with your `shard`",
     "no_warm_up": "no warm-up",
     "unscaled": "an unscaled learning rate",
     "same_order": "no `set_epoch`",

@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from itertools import islice
+from operator import eq
+from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
-from lessons.scaling.theory import learning_rate
+from labkit.worker.equality import gather_numbers
+from lessons.scaling.theory import YOURS, learning_rate
 from lessons.scaling.worker.images import Feed, Images
 from lessons.scaling.worker.loop import EpochLoop
 
@@ -60,12 +65,18 @@ def timed_epoch(worker: Worker, loop: EpochLoop, batches: Batches) -> tuple[floa
 
 
 def learn(worker: Worker, point: SimpleNamespace) -> None:
-    """Train and append a row per epoch: mean loss and accuracy on the images as trained, and on the test images."""
-    loop, batches = EpochLoop(worker, point), make_feed(worker, point, reshuffle=point.reshuffle)
-    group = worker.state.groups[point.ranks]
+    """Train and append a row per epoch: mean loss and accuracy on the images as trained, and on the test images.
+
+    Of the image numbers of all ranks: how many are `dealt`, how many of them differ (`seen`), and which share stands
+    where it stood in the epoch before (`repeated`).
+    """
+    shard = load_function(Path(worker.plan.yours), "shard") if point.variant == YOURS else None
+    loop, batches = EpochLoop(worker, point), make_feed(worker, point, reshuffle=point.reshuffle, shard=shard)
+    group, before = worker.state.groups[point.ranks], []
     schedule = {"steps": worker.plan.epochs * batches.steps, "rate": point.rate}
     schedule["warm_up_steps"] = round(point.warm_up_epochs * batches.steps)
     for epoch in range(worker.plan.epochs):
+        dealt = gather_numbers(torch.tensor(batches.order(epoch)), point.ranks, group)
         fence(group)
         start = time.perf_counter()
         totals = train_epoch(loop, batches, epoch, schedule)
@@ -84,7 +95,11 @@ def learn(worker: Worker, point: SimpleNamespace) -> None:
                 train_loss=loss / (point.ranks * batches.steps),
                 train_percent=100 * right / count,
                 test_percent=100 * tested / len(worker.state.testing.labels),
+                dealt=len(dealt),
+                seen=len({*dealt}),
+                repeated=fmean(map(eq, before, dealt)) if before else None,
             )
+        before = dealt
 
 
 def train_epoch(loop: EpochLoop, batches: Feed, epoch: int, schedule: dict) -> torch.Tensor:

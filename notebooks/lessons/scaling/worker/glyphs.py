@@ -1,4 +1,4 @@
-"""Made images: digits in many typefaces, bent, coloured, cluttered and noisy, from a seed and on the device."""
+"""Made images: digits in many typefaces, bent, coloured, cluttered and noisy, or plain; from a seed, on the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from torch.nn import functional
 
-from labkit.theory.cifar10 import CHANNELS, CLASSES, SIDE
+from labkit.theory.cifar10 import CHANNELS, CLASSES, PLAIN_SIDE, SIDE
 
 # Typefaces that every version of matplotlib ships and that have digits.
 _DEJAVU = ("DejaVuSans", "DejaVuSansMono")
@@ -24,6 +24,7 @@ FACES = (
 )
 _CELL = 48  # pixels of a drawn digit's side: more than an image's, so that a bent one stays sharp
 _BATCH = 2_000  # images rendered together
+_PLAIN_FACES, _PLAIN_NOISE = 4, 0.1
 CLUTTER = 1  # other digits in an image, fainter than its own
 # How hard: the least and the most contrast of a digit to its background, the clutter's share of it, and the noise.
 CONTRAST, CLUTTER_SHARE, NOISE = (0.4, 0.9), 0.5, 0.07
@@ -57,6 +58,20 @@ def glyphs(count: int, seed: int, device: torch.device) -> tuple[torch.Tensor, t
     labels = torch.arange(count, device=device) % CLASSES
     images = [_rendered(drawn, part, numbers) for part in labels.split(_BATCH)]
     return torch.cat(images), labels
+
+
+def plain_glyphs(count: int, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `count` grey digits as bytes (count, 3, 16, 16), and which they are: a small network learns them quickly.
+
+    White on black in the first faces, with noise. Digits and seeds as in `glyphs`.
+    """
+    numbers = torch.Generator(device).manual_seed(seed)
+    drawn = functional.avg_pool2d(masks()[:_PLAIN_FACES], _CELL // PLAIN_SIDE).to(device)
+    labels = torch.arange(count, device=device) % CLASSES
+    faces = torch.randint(_PLAIN_FACES, (count,), generator=numbers, device=device)
+    images = drawn[faces, labels][:, None].expand(-1, CHANNELS, -1, -1)
+    images = images + _PLAIN_NOISE * torch.randn(images.shape, generator=numbers, device=device)
+    return (255 * images.clamp(0, 1)).to(torch.uint8), labels
 
 
 def _rendered(drawn: torch.Tensor, labels: torch.Tensor, numbers: torch.Generator) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,15 +11,15 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from labkit.repository import CIFAR10
-from labkit.theory.cifar10 import CIFAR, PIXELS, RECORD_BYTES, SIDE, TESTING_FILES, TRAINING_FILES
-from lessons.scaling.worker.glyphs import glyphs
+from labkit.theory.cifar10 import CIFAR, PIXELS, PLAIN, RECORD_BYTES, SIDE, TESTING_FILES, TRAINING_FILES
+from lessons.scaling.worker.glyphs import glyphs, plain_glyphs
 
-PADDING = 4  # pixels around an image, out of which a random crop is cut
+PADDED = 8  # a random crop is cut out of an image and, on each side, this part of its own as padding
 _TEST_SEED = 1_000_003  # added to the seed of the training images
 
 
 class Images(NamedTuple):
-    """Pixels as bytes (count, 3, 32, 32), and the classes."""
+    """Pixels as bytes (count, 3, side, side), and the classes."""
 
     pixels: torch.Tensor
     labels: torch.Tensor
@@ -32,7 +32,8 @@ def load(kind: str, training: int, testing: int, device: torch.device) -> tuple[
     """Return the first `training` and `testing` images of a kind, on the device."""
     if kind == CIFAR:
         return _first(TRAINING_FILES, training, device), _first(TESTING_FILES, testing, device)
-    return Images(*glyphs(training, 0, device)), Images(*glyphs(testing, _TEST_SEED, device))
+    made = plain_glyphs if kind == PLAIN else glyphs
+    return Images(*made(training, 0, device)), Images(*made(testing, _TEST_SEED, device))
 
 
 def _first(names: tuple[str, ...], count: int, device: torch.device) -> Images:
@@ -62,10 +63,11 @@ def normalised(pixels: torch.Tensor) -> torch.Tensor:
 
 def augmented(pixels: torch.Tensor, numbers: torch.Generator) -> torch.Tensor:
     """Return a batch with a random crop and a random flip of each image, by one gather on its own device."""
-    count, device = len(pixels), pixels.device
-    padded = functional.pad(pixels, (PADDING,) * 4)
-    draws = torch.randint(2 * PADDING + 1, (2, count, 1), generator=numbers, device=device)
-    along = torch.arange(SIDE, device=device)
+    count, device, side = len(pixels), pixels.device, pixels.shape[-1]
+    padding = side // PADDED
+    padded = functional.pad(pixels, (padding,) * 4)
+    draws = torch.randint(2 * padding + 1, (2, count, 1), generator=numbers, device=device)
+    along = torch.arange(side, device=device)
     flips = torch.rand(count, 1, generator=numbers, device=device) < 0.5
     rows, columns = draws[0] + along, draws[1] + torch.where(flips, along.flip(0), along)
     each = torch.arange(count, device=device)[:, None, None]
@@ -77,23 +79,42 @@ class Augmented(Dataset):
     """Images in the host's memory, each cut and flipped by itself when it is asked for, as bytes."""
 
     def __init__(self, images: Images):
-        self.padded, self.labels = functional.pad(images.pixels, (PADDING,) * 4), images.labels
+        self.side = images.pixels.shape[-1]
+        self.padding = self.side // PADDED
+        self.padded, self.labels = functional.pad(images.pixels, (self.padding,) * 4), images.labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        row, column, flip = torch.randint(2 * PADDING + 1, (3,)).tolist()
-        cut = self.padded[number, :, row : row + SIDE, column : column + SIDE]
+        row, column, flip = torch.randint(2 * self.padding + 1, (3,)).tolist()
+        cut = self.padded[number, :, row : row + self.side, column : column + self.side]
         return (cut.flip(2) if flip % 2 else cut), self.labels[number]
+
+
+class ShardSampler:
+    """A rank's image numbers from a student's `shard`, in the place of torch's DistributedSampler."""
+
+    def __init__(self, shard: Callable[..., list[int]], images: int, ranks: int, rank: int, seed: int):
+        self.shard, self.images, self.ranks, self.rank, self.seed = shard, images, ranks, rank, seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.numbers = self.shard(self.images, self.ranks, self.rank, self.seed + epoch, drop_last=False)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
 
 
 class Feed:
     """Batches of a rank's share of the images, epoch after epoch.
 
     With `host`, torch's DataLoader reads, cuts and flips in `processes` of its own; without it, all of that is done on
-    the device. Both take a DistributedSampler's order and leave out a last batch that is not full.
-    `share` and `reshuffle` switched off are bugs: every rank takes all; the epoch is never set.
+    the device. Both take the order of a DistributedSampler, or of a student's `shard`, and leave out a last batch that
+    is not full. `share` and `reshuffle` switched off are bugs: every rank takes all; the epoch is never set.
     """
 
     def __init__(
@@ -109,12 +130,15 @@ class Feed:
         seed: int = 0,
         share: bool = True,
         reshuffle: bool = True,
+        shard: Callable[..., list[int]] | None = None,
     ):
         self.images, self.batch, self.device = images, batch, device
         self.share, self.reshuffle, self.batches = share, reshuffle, None
         replicas: dict[str, Any] = {"num_replicas": ranks, "rank": rank} if share else {"num_replicas": 1, "rank": 0}
         whole: Any = images.labels
-        self.sampler = DistributedSampler(whole, **replicas, shuffle=True, seed=seed)
+        self.sampler: Any = DistributedSampler(whole, **replicas, shuffle=True, seed=seed)
+        if shard is not None:
+            self.sampler = ShardSampler(shard, len(whole), ranks, rank, seed)
         self.numbers = torch.Generator(device).manual_seed(1000 * seed + rank)
         if host is not None:
             torch.manual_seed(1000 * seed + rank)
