@@ -48,3 +48,31 @@ def test_the_first_run_that_fails_is_told(answers_folder, code, outcome, says):
     verdict = CHECK("double")
     assert verdict.outcome == outcome and says in "".join(verdict.faults.values())
     assert CHECK.yours("double") == ""
+
+
+SHOWN_TOO = Exercises(
+    "trials",
+    Exercise(
+        "double",
+        inputs=[[1]],
+        judge=lambda given, _: Verdict.of_faults("double", {} if given == [2] else {f"gives_{given[0]}": "wrong"}),
+        trial=Trial(plans, judge, also_after=("gives_3", "gives_4", "gives_5")),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "faults", "merits"),
+    [
+        ("return number + 2", ["gives_3", "wrong"], ()),
+        ("return 2 * number + 2 * (number == 1)", ["gives_4"], ("gives 6", "gives 8")),
+        ("return 5 if number == 1 else number / 0", ["gives_5"], ()),
+        ("return 9", ["gives_9"], ()),
+    ],
+)
+def test_a_trial_shows_what_some_faults_do(answers_folder, code, faults, merits):
+    """What the trial finds is added; that it fails in a way of its own adds nothing."""
+    answers.save("trials.double", f"def double(number):\n    {code}\n")
+    verdict = SHOWN_TOO("double")
+    assert (verdict.outcome, [*verdict.faults], verdict.merits) == (WRONG, faults, merits)
+    assert SHOWN_TOO.yours("double") == ""

@@ -23,7 +23,10 @@ _LAWS = {
     "strong": (amdahl, "Strong: batch over all GPUs"),
     "weak": (gustafson, "Weak: batch per GPU"),
 }
-_ASIDE = 0.06  # of the axis: published marks stand right of the measured ones, the prediction left of them
+_MARKERS = {"weak": "o", "strong": "s"}
+# Of the axis: the measured marks of one number of GPUs are so far apart; published ones stand right of them, the
+# prediction left.
+_APART, _ASIDE = 0.03, 0.12
 _PARTS = {  # of an epoch: what a rank does, waits for, sends
     "input": ("getting images", canvas.WAIT),
     "copy": ("host to device", "#882255"),
@@ -65,39 +68,39 @@ def _gpu_axis(ax: Axes, counts: Sequence[int]) -> None:
 def scaling_chart(
     *pairs: tuple[pd.DataFrame, pd.DataFrame], published: pd.DataFrame | None = None, guess: Any = None
 ) -> Figure:
-    """Speed-up against GPUs, strong and weak, with whiskers; the fitted laws as lines; a row of panels per run.
+    """Speed-up against GPUs with whiskers, a panel per run: weak scaling as circles, strong as squares.
 
-    Each pair is `scaling` and its `laws`. `published` is `published_speedups`: triangles at what a report's own seconds
-    mean, with their batch, for as many GPUs as the runs have. `guess` is a predicted efficiency in percent on two GPUs.
+    Each pair is `scaling` and its `laws`, which are lines. `published` is `published_speedups`: triangles at what a
+    report's own seconds mean, with their batch, for as many GPUs as the runs have. `guess` is a predicted efficiency in
+    percent on two GPUs. Marks of one number of GPUs stand side by side.
     """
-    rows = len(pairs)
-    most = max(table["ranks"].max() for table, _ in pairs)
-    figure, grid = canvas.canvas(2, rows, height=0.9 + 3.1 * rows, squeeze=False, sharex=True, sharey=True)
-    for axes, (table, fits) in zip(grid, pairs, strict=True):
-        for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
-            _speedups(ax, table[table["law"] == law], fits[fits["law"] == law], speedup, most)
-            ax.set_title(f"{where(table)}. {title}")
-        axes[0].set_ylabel("times one GPU's rate")
-    last = grid[-1][1]
+    counts = sorted({1}.union(*(table["ranks"] for table, _ in pairs)))
+    most = counts[-1]
+    figure, axes = parts.panels(len(pairs), height=4.4, sharex=True, sharey=True)
+    for ax, (table, fits) in zip(axes, pairs, strict=True):
+        _speedups(ax, table, fits, most)
+        _gpu_axis(ax, counts)
+        ax.set(title=where(table), xlabel="GPUs (small runs: processes)")
+    axes[0].set_ylabel("times one GPU's rate")
+    last, aside = axes[-1], _ASIDE * (most - 1)
     if published is not None:
         shown = published[published["gpus"].between(2, most)]
-        at = shown["gpus"] + _ASIDE * (most - 1)
+        at = shown["gpus"] + aside
         last.plot(at, shown["true_speedup"], "^", color=canvas.PUBLISHED, ms=7, label="published, by batch")
         largest = shown["batch_per_gpu"].max()
         for x, row in zip(at, shown.itertuples(), strict=True) if most <= 4 else ():  # no label hides another
             look = {"xytext": (7, 5 if row.batch_per_gpu == largest else -4), "fontsize": 8}
             parts.beside(last, x, row.true_speedup, str(row.batch_per_gpu), color=canvas.QUIET, **look)
-    parts.guess_mark(last, 2 - _ASIDE * (most - 1), guess, 1 / 50)
-    for ax in grid[-1]:
-        ax.set_xlabel("GPUs (small runs: processes)")
-    batches = sorted({fixed for table, _ in pairs for fixed in table["fixed"]})
-    key = grid[0][0]  # the legend's order: batches by size, then the lines
-    for fixed in batches:
-        key.errorbar([], [], [], color=_batch_color(fixed), marker="o", ls="", label=f"batch {fixed}")
+    parts.guess_mark(last, 2 - aside, guess, 1 / 50)
+    series = {(law, fixed) for table, _ in pairs for law, fixed in zip(table["law"], table["fixed"], strict=True)}
+    key = axes[0]  # the legend's order: the batches per GPU, those over all GPUs, then the lines
+    for law, fixed in sorted(series, key=lambda one: (one[0] == "strong", one[1])):
+        name = f"weak, {fixed} per GPU" if law == "weak" else f"strong, {fixed} over all"
+        key.errorbar([], [], [], color=_batch_color(fixed), marker=_MARKERS[law], ls="", label=name)
     key.plot([], [], color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
     if any(len(fits) for _, fits in pairs):
         key.plot([], [], color=canvas.QUIET, lw=1.2, label="fitted: Amdahl (strong), Gustafson (weak)")
-    canvas.shared_legend(figure, list(grid.flat), columns=5)
+    canvas.shared_legend(figure, axes, columns=4)
     return canvas.finish(figure, sources(*(table for table, _ in pairs), published))
 
 
@@ -106,18 +109,22 @@ def _batch_color(fixed: Any) -> str:
     return _BATCHES[int(math.log2(int(fixed))) % len(_BATCHES)]
 
 
-def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, speedup: Any, most: int) -> None:
-    """Draw one law's points and fitted lines, a colour per batch."""
+def _speedups(ax: Axes, table: pd.DataFrame, fits: pd.DataFrame, most: int) -> None:
+    """Draw a run's points and fitted lines on two and more GPUs, a colour per batch."""
     gpus = np.linspace(1, most, 60)
     ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=canvas.DASHES)
-    fitted = dict(zip(fits["fixed"], fits["share"], strict=True))
-    for fixed, line in table.groupby("fixed"):
-        color = _batch_color(fixed)
-        look = {"color": color, "marker": "o", "ls": "", "capsize": 3}
-        ax.errorbar(line["ranks"], line["speedup"], yerr=line["spread_speedup"], **look)
-        if fixed in fitted:
-            ax.plot(gpus, [speedup(fitted[fixed], count) for count in gpus], color=color, lw=1.2)
-    _gpu_axis(ax, sorted(set(table["ranks"])))
+    several = table[table["ranks"] > 1]
+    if several.empty:
+        ax.text(0.5, 0.5, "one GPU: nothing to compare", transform=ax.transAxes, ha="center", color=canvas.QUIET)
+    lines = [*several.groupby(["law", "fixed"])]
+    fitted = fits.set_index(["law", "fixed"])["share"].to_dict()
+    for number, ((law, fixed), line) in enumerate(lines):
+        color, speedup = _batch_color(fixed), _LAWS[law][0]
+        at = line["ranks"] + _APART * (most - 1) * (number - (len(lines) - 1) / 2)
+        look = {"color": color, "marker": _MARKERS[law], "ls": "", "capsize": 3}
+        ax.errorbar(at, line["speedup"], yerr=line["spread_speedup"], **look)
+        if (law, fixed) in fitted:
+            ax.plot(gpus, [speedup(fitted[law, fixed], count) for count in gpus], color=color, lw=1.2)
 
 
 def parts_chart(*tables: pd.DataFrame) -> Figure:

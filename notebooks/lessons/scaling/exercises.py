@@ -174,9 +174,9 @@ def _dealt_fault(epochs: pd.DataFrame, images: int, ranks: int) -> str:
     due = math.ceil(images / ranks) * ranks
     for row in epochs.itertuples():
         if row.seen < images:
-            return f"epoch {row.epoch} has only {row.seen} of {images} images"
+            return f"epoch {row.epoch} has only {row.seen:.0f} of {images} images"
         if row.dealt != due:
-            return f"all ranks together take {row.dealt} images in epoch {row.epoch}, and {due} are enough"
+            return f"all ranks together take {row.dealt:.0f} images in epoch {row.epoch}, and {due} are enough"
         if row.repeated > 0.5:
             return f"epoch {row.epoch} has the order of the epoch before"
     return ""

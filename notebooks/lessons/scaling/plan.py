@@ -133,7 +133,6 @@ class Accuracy(Network):
         "blocks": (1, 1, 1),
         "gpu_batch": 16,
         "reference_batch": 16,
-        "epochs": 4,
     }
     ALLOWED: ClassVar[dict[str, tuple]] = {"training": _TRAININGS}
 

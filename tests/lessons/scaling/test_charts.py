@@ -21,7 +21,7 @@ def runs(tmp_path_factory):
         "small": (
             epochs_run(folder / "es", **small),
             communication_run(folder / "cs", **small),
-            accuracy_run(folder / "as", PERCENT, device="cpu", gpus=2, seeds=(0,)),
+            accuracy_run(folder / "as", PERCENT, device="cpu", gpus=2, seeds=(0,), yours="shard.py"),
         ),
         "one": (
             epochs_run(folder / "e1", gpus=1),
@@ -44,17 +44,23 @@ def pair(run):
 @pytest.mark.parametrize("name", ["full", "small", "one", "eight"])
 def test_scaling_chart(runs, name):
     if name == "one":  # the others are drawn below, in half the width
-        drawn(scaling.scaling_chart(pair(runs[name][0])), 2)
+        drawn(scaling.scaling_chart(pair(runs[name][0])), 1)
     printed = scaling.published_speedups(published("resnet_speedup"))
     guess = Prediction("?", "%", 90.0)
-    figure = drawn(scaling.scaling_chart(pair(runs[name][0]), pair(runs["full"][0]), published=printed, guess=guess), 4)
-    marks = [line for line in figure.axes[3].lines if line.get_label() == "your prediction"]
+    figure = drawn(scaling.scaling_chart(pair(runs[name][0]), pair(runs["full"][0]), published=printed, guess=guess), 2)
+    marks = [line for line in figure.axes[1].lines if line.get_label() == "your prediction"]
     assert marks[0].get_ydata()[0] == pytest.approx(1.8), "90 % of two GPUs"
-    named = [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().startswith("batch")]
+    named = [
+        text.get_text() for text in figure.legends[0].get_texts() if text.get_text().startswith(("weak", "strong"))
+    ]
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    colors = {label: bars.lines[0].get_color() for bars, label in zip(handles, labels, strict=True) if label in named}
-    assert len(set(colors.values())) == len(colors) == len(named), "no two batches share a colour"
-    assert sorted(named, key=lambda label: int(label.split()[1])) == [*colors], "batches are named by size"
+    looks = {
+        label: (bars.lines[0].get_color(), bars.lines[0].get_marker())
+        for bars, label in zip(handles, labels, strict=True)
+        if label in named
+    }
+    assert len(set(looks.values())) == len(looks) == len(named), "no two series look alike"
+    assert [*looks] == sorted(named, key=lambda label: (label < "t", int(label.split()[1]))), "named by law and size"
 
 
 @pytest.mark.parametrize("name", ["full", "small", "one", "eight"])

@@ -13,7 +13,7 @@ from labkit.theory import cifar10
 from labkit.theory.cifar10 import CLASSES
 from labkit.tools.images import NoImages, fetch
 from lessons.scaling.theory import flop_per_image, model
-from lessons.scaling.worker.glyphs import FACES, glyphs, masks
+from lessons.scaling.worker.glyphs import FACES, glyphs, masks, plain_glyphs
 from lessons.scaling.worker.images import Augmented, Feed, Images, augmented, load, read_images
 from lessons.scaling.worker.resnet import ResNet
 
@@ -174,6 +174,34 @@ def test_ranks_share_an_epoch_and_reshuffle_it():
     assert feeds[0].order(1) != orders[0]
     assert sum(len(labels) for _, labels in feeds[0].epoch(0)) == 50
     assert Feed(images, 10, 0, 2, CPU, reshuffle=False).order(1) == orders[0]
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_a_students_shard_takes_the_place_of_torchs_sampler(on_host):
+    images, asked = Images(*plain_glyphs(21, 0, CPU)), []
+
+    def shard(*arguments):
+        asked.append(arguments)
+        return list(range(20))[arguments[2] :: 2]
+
+    feeds = [
+        Feed(images, 5, rank, 2, CPU, host=Augmented(images) if on_host else None, seed=3, shard=shard)
+        for rank in range(2)
+    ]
+    assert [feed.order(1) for feed in feeds] == [[*range(0, 20, 2)], [*range(1, 20, 2)]]
+    assert asked[-1] == (21, 2, 1, 4, False) and [feed.steps for feed in feeds] == [2, 2]
+    assert torch.cat([labels for _, labels in feeds[1].epoch(2)]).tolist() == 2 * [1, 3, 5, 7, 9]
+
+
+def test_plain_glyphs_are_small_grey_and_evenly_spread():
+    images, labels = plain_glyphs(100, 5, CPU)
+    assert (images.shape, images.dtype) == ((100, 3, 16, 16), torch.uint8)
+    assert torch.equal(images, plain_glyphs(100, 5, CPU)[0]) and not torch.equal(images, plain_glyphs(100, 6, CPU)[0])
+    assert labels.bincount().tolist() == [10] * 10
+    assert augmented(images, torch.Generator().manual_seed(0)).shape == images.shape
+    training, testing = load(cifar10.PLAIN, 50, 50, CPU)
+    assert training.pixels.shape == testing.pixels.shape == (50, 3, 16, 16)
+    assert not torch.equal(training.pixels, testing.pixels), "what is tested was not trained on"
 
 
 def test_the_network_has_the_published_size():

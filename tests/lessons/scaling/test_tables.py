@@ -148,6 +148,9 @@ def test_every_seed_counts(tmp_path):
     said(scaling.trained_alike(low), "**without warm-up no seed learns. With it, 0 of 3 do.**")
     low = scaling.accuracy(accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,)))
     said(scaling.trained_alike(low), "more than guessing", "as fast")
+    assert "-20.2 points off the scaled one" in scaling.trained_alike(table.reset_index()).data
+    on_cpu = scaling.accuracy(accuracy_run(tmp_path / "cpu", PERCENT, device="cpu", gpus=2))
+    said(scaling.trained_alike(on_cpu), "-9.8 points off", "as fast")
     alone = scaling.accuracy(accuracy_run(tmp_path / "one", PERCENT, gpus=1))
     assert alone["variant"].tolist() == ["reference", "one_gpu"]
     said(scaling.trained_alike(alone), "no training had the large batch", "as fast")

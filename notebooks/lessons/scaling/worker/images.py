@@ -100,7 +100,8 @@ class ShardSampler:
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        self.numbers = self.shard(self.images, self.ranks, self.rank, self.seed + epoch, drop_last=False)
+        drop_last = False
+        self.numbers = self.shard(self.images, self.ranks, self.rank, self.seed + epoch, drop_last)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.numbers)
