@@ -151,6 +151,9 @@ SLIPS = {
         ("random.Random(epoch)", "random.Random(rank)", "coverage"),
         ("order = (order * ranks)[:filled]", "pass", "uneven"),
         ("order[rank::ranks]", "order", "count"),
+        ("order[rank::ranks]", "order[::ranks]", "coverage"),
+        ("if drop_last", "if True", "count"),
+        ("order[rank::ranks]", "sorted(order[rank::ranks])", "order"),
     ],
     "scaling.rates": [
         ("base_rate * batch / base_batch", "base_rate", "peak"),

@@ -12,7 +12,7 @@ import pandas as pd
 from labkit.charts import canvas, parts
 from labkit.provenance import is_recorded, sources, where
 from labkit.story import units
-from lessons.scaling.theory import TRAININGS, amdahl, gustafson
+from lessons.scaling.theory import TRAININGS, YOURS, amdahl, gustafson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,10 +188,11 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
         labels = [TRAININGS[name].replace("`", "") + _setting(rows.get(name)) for name in names]
         color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
         for place, name in zip(parts.rows(ax, labels, fontsize=8.5), names, strict=True):
-            look = {"color": color, "mec": canvas.INK, "mew": 0.6, "ms": 6}
+            look = {"color": canvas.YOURS if name == YOURS else color, "mec": canvas.INK, "mew": 0.6, "ms": 6}
             percents = rows[name].percents if name in rows else []
             at = [place + 0.2 * (seed - (len(percents) - 1) / 2) for seed in range(len(percents))]
-            ax.plot(percents, at, "o", label="a seed" if place == 0 else None, **look)
+            label = "a seed" if place == 0 else "a seed, with your sampler" if name == YOURS and percents else None
+            ax.plot(percents, at, "o", label=label, **look)
         ax.axvline(10, color=canvas.QUIET, lw=1, ls=(0, (2, 2)), label="guessing")
         ax.set(title=where(table), xlabel="right answers on test images, %", xlim=(0, 104))
         ax.set_xticks(range(0, 101, 20))

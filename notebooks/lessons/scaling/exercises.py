@@ -176,7 +176,8 @@ def _dealt_fault(epochs: pd.DataFrame, images: int, ranks: int) -> str:
         if row.seen < images:
             return f"epoch {row.epoch} has only {row.seen:.0f} of {images} images"
         if row.dealt != due:
-            return f"all ranks together take {row.dealt:.0f} images in epoch {row.epoch}, and {due} are enough"
+            times = units.times(row.dealt / due)
+            return f"all ranks together take {row.dealt:.0f} images in epoch {row.epoch}, {times} as many as it needs"
         if row.repeated > 0.5:
             return f"epoch {row.epoch} has the order of the epoch before"
     return ""

@@ -39,7 +39,7 @@ WRONG_ONES = {  # what replaces what in the reference solution: the judge's kind
     ),
     "no reshuffle": ("random.Random(epoch)", "random.Random(0)", "reshuffle", "epoch 1 has the order of the epoch"),
     "an order per rank": ("random.Random(epoch)", "random.Random(rank)", "coverage", "epoch 0 has only"),
-    "all images on each rank": ("order[rank::ranks]", "order", "count", "take 1536 images in epoch 0, and 768"),
+    "all images on each rank": ("order[rank::ranks]", "order", "count", "take 1536 images in epoch 0, 2.0× as many"),
     "always cut": ("if drop_last", "if True", "count", "epoch 0 has only 766 of 767 images"),
     "blocks": (
         "order[rank::ranks]",
