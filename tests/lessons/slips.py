@@ -96,11 +96,15 @@ SLIPS = {
         (', method="inclusive"', "", "other_quartiles"),
         ("return (high - low) / 2", "return statistics.stdev(seconds)", "deviation"),
     ],
-    "precision_memory.placement": [
-        ("peak(chosen) <= budget_mib", "True", "budget"),
-        ("list(min(fitting, key=lambda chosen: sum(blocks[at][2] for at in chosen)))", "[*numbers]", "time"),
-        ("return list(", "return str(", "form"),
-        ("held + kept)", "held)", "budget"),
+    "precision_memory.fullest": [
+        ("(kept - entry if last_is_computed_again else 0)", "0", "no_second_forward"),
+        ("last_is_computed_again else", "True else", "nothing_freed"),
+        ("kept - entry if", "kept if", "input_twice"),
+        ("len(range(0, layers, every))", "layers - len(range(0, layers, every))", "wrong"),
+        ("len(range(0, layers, every))", "layers // every", "wrong"),
+        ("return held + (kept - entry if last_is_computed_again else 0)", "return held + kept * checkpointed", "wrong"),
+        ("return held + (kept - entry if last_is_computed_again else 0)", "return layers * kept", "all_again"),
+        ("return held", "return [held]\n    return held", "form"),
     ],
     "attention.tile_work": [
         ("row * tile_queries, column * tile_keys", "row * tile_keys, column * tile_queries", "swapped_sizes"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,15 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
 from labkit.worker.allocations import Meter
 from labkit.worker.strategies import after_gradient
 from lessons.precision_memory.theory.memory import LEVERS
+from lessons.precision_memory.worker.checkpoints import run_blocks
 from lessons.precision_memory.worker.memory import Training, adamw
+from lessons.precision_memory.worker.numbers import precision_context
 
 _LEAST_MOVED = MIB  # bytes of an activation that is worth a copy to the host
 # What the selective checkpoint keeps: results of matrix products and of attention, by every backend's name for it.
@@ -47,6 +52,12 @@ class TrainingWithLever(Training):
             self.precision = "float32"  # no autocast: the weights say how to multiply
         if "checkpoint" in self.options:
             place_checkpoints(self.model, self.options["checkpoint"])
+        if "by" in self.options:
+            yours = self.options["by"] == "yours"
+            run = load_function(Path(worker.plan.yours), "run_blocks") if yours else run_blocks
+            autocast = functools.partial(precision_context, worker.device, self.precision)
+            stack: Any = BlocksRunBy(run, self.model.blocks, self.options["every"], autocast)
+            self.model.blocks = nn.ModuleList([stack])
         if self.options.get("in_backward"):
             self.own = update_in_backward(self.model)
 
@@ -61,6 +72,24 @@ class TrainingWithLever(Training):
             return
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=self.options.get("set_to_none", True))
+
+
+class BlocksRunBy(nn.Module):
+    """All blocks of a model as one module, which a `run_blocks` runs.
+
+    Each block brings its own autocast: in backward, the one of the step is closed.
+    """
+
+    def __init__(self, run: Callable, blocks: nn.ModuleList, every: int, autocast: Callable):
+        super().__init__()
+        self.run, self.blocks, self.every, self.autocast = run, blocks, every, autocast
+
+    def forward(self, hidden: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+        def run_one(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            with self.autocast():
+                return block(x, turn)
+
+        return self.run([functools.partial(run_one, block) for block in self.blocks], hidden, self.every)
 
 
 def place_checkpoints(model: nn.Module, how: str) -> None:
