@@ -300,14 +300,14 @@ check = Exercises(
             driver="lessons.precision_memory.worker.tried",
             on_ranks=True,
             reference=("lessons.precision_memory.worker.checkpoints.run_blocks",),
-            may_import=("lessons.precision_memory.worker.tried",),
+            may_import=tuple(f"lessons.precision_memory.worker.{name}" for name in ("tried", "checkpoints")),
             start_s=40.0,  # torch
         ),
         hints=(
-            "What does backward need of a block that kept only its input? Which of the two runs of the block needs a "
-            "graph?",
-            "Forward: keep x with `ctx.save_for_backward`, and run the block under `torch.no_grad()`. Backward: run it "
-            "again on a detached x that wants a gradient, under `torch.enable_grad()`; go back from its result.",
+            "What does backward need of a block that kept only its input? Inside an autograd function, nothing is "
+            "recorded: which of the block's two runs has to be recorded all the same?",
+            "Forward: keep `block` in `ctx`, and x with `ctx.save_for_backward`; run the block. Backward: run it again "
+            "on a detached x that wants a gradient, under `torch.enable_grad()`; go back from its result.",
             "In backward: `(x,) = ctx.saved_tensors`, `x = x.detach().requires_grad_()`, `y = ctx.block(x)` under "
             "`torch.enable_grad()`, `y.backward(gradient)`, `return None, x.grad`. In the loop: "
             "`x = Checkpoint.apply(block, x) if number % every == 0 else block(x)`.",

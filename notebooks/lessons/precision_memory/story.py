@@ -162,7 +162,7 @@ def ledger_explains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         f"**The formula {judged}**: at most {units.percent(worst[0])} is left over here, {units.percent(worst[1])} in "
         "the recorded run.",
         shown.rename(columns={"sequence": "context"}).round(1),
-        summary="All peaks in MiB; *forward* keeps its activations, *no_grad* is a forward that keeps nothing",
+        summary="All peaks in MiB; forward keeps its activations, no_grad keeps nothing",
     )
 
 

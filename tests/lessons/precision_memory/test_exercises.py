@@ -98,7 +98,7 @@ LOOP = "x = Checkpoint.apply(block, x) if number % every == 0 else block(x)"
 TORCHS = "x = checkpoint(block, x, use_reentrant=False) if number % every == 0 else block(x)"
 IMPORTED = ("import torch\n", "import torch\nfrom torch.utils.checkpoint import checkpoint\n")
 AGAIN = "y = ctx.block(x)"
-WITH_GRAPH = "ctx.y = block(x)\n            return ctx.y + 0"
+WITH_GRAPH = "with torch.enable_grad():\n            ctx.y = block(x)\n        return ctx.y + 0"
 SEGMENTS = """for number in range(0, len(blocks), every):
         def run(x, some=blocks[number : number + every]):
             for block in some:
@@ -131,14 +131,14 @@ def stacked(*swaps):
         ([(f"for number, block in enumerate(blocks):\n        {LOOP}", SEGMENTS)], {"others"}),
         ([(LOOP, "with torch.no_grad():\n            x = block(x)")], {"no_gradient"}),
         ([(LOOP, "x = block(x if number % every else x.detach())")], {"no_gradient", "x_gradient"}),
-        ([("with torch.no_grad():", "with torch.enable_grad():\n            ctx.y = block(x.detach())")], {"twice"}),
-        ([("torch.no_grad()", "torch.enable_grad()"), ("return block(x)", WITH_GRAPH)], {"nothing"}),
-        ([("return block(x)", "block(x)\n            return block(x)")], {"twice"}),
+        ([("return block(x)", WITH_GRAPH)], {"nothing"}),
+        ([("return block(x)", "block(x)\n        return block(x)")], {"twice"}),
         ([("return block(x)", "return block(x) + 1e-6")], {"result"}),
         ([("return block(x)", "return block(x) * float('nan')")], {"result"}),
         ([("enumerate(blocks)", "enumerate(blocks[::-1])")], {"result"}),
         ([("enumerate(blocks)", "enumerate(blocks[:-1])")], {"left_out"}),
         ([(AGAIN, f"{AGAIN}\n            y = ctx.block(x)")], {"again"}),
+        ([("y.backward(gradient)", "ctx.block.y = y\n        y.backward(gradient, retain_graph=True)")], {"together"}),
         ([("y.backward(gradient)", "y.backward(torch.ones_like(y))")], {"gradient"}),
         ([("None, x.grad", "None, gradient")], {"gradient", "x_gradient"}),
         ([("None, x.grad", "None, None")], {"no_gradient", "x_gradient"}),
