@@ -100,10 +100,14 @@ SLIPS = {
         ("(kept - entry if last_is_computed_again else 0)", "0", "no_second_forward"),
         ("last_is_computed_again else", "True else", "nothing_freed"),
         ("kept - entry if", "kept if", "input_twice"),
-        ("len(range(0, layers, every))", "layers - len(range(0, layers, every))", "wrong"),
-        ("len(range(0, layers, every))", "layers // every", "wrong"),
+        ("len(range(0, layers, every))", "layers - len(range(0, layers, every))", "others_checkpointed"),
+        ("len(range(0, layers, every))", "layers // every", "rounded_down"),
         ("return held + (kept - entry if last_is_computed_again else 0)", "return held + kept * checkpointed", "wrong"),
-        ("return held + (kept - entry if last_is_computed_again else 0)", "return layers * kept", "all_again"),
+        (
+            "return held + (kept - entry if last_is_computed_again else 0)",
+            "return layers * kept",
+            "nothing_checkpointed",
+        ),
         ("return held", "return [held]\n    return held", "form"),
     ],
     "attention.tile_work": [

@@ -174,11 +174,14 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
 
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:
-    """Every lever's peak, left, and time, right, as shares of the plain step's; a dot per run."""
+    """Every lever's peak, left, and time, right, as shares of the plain step's; a dot per run.
+
+    Diamonds: the peak by formula, where there is one.
+    """
     layers = [Layer(table, recorded=is_recorded(table)) for table in tables]
     names = [name for name in LEVERS if any(name in set(table["lever"]) for table in tables)]
     figure, axes = panels(2, rows=len(names), row_height=0.36, width=11.5, sharey=True)
-    for ax, column, label in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):
+    for ax, column, what in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):
         places = rows(ax, names)
         for number, layer in enumerate(layers):
             ratios = layer.table.set_index("lever")[column].reindex(names)
@@ -187,14 +190,18 @@ def levers_chart(*tables: pd.DataFrame) -> Figure:
             spread = layer.table.set_index("lever")["spread_step_ms"].reindex(names) / _plain(layer, "step_ms")
             whisker = None if column == "peak_ratio" else 100 * spread
             ax.errorbar(100 * ratios, at, xerr=whisker, fmt="o", ms=6, capsize=2, color=layer.color, label=_name(layer))
+            if column == "peak_ratio":
+                formula = layer.table.set_index("lever")["formula_mib"].reindex(names) / _plain(layer, "peak_mib")
+                label = None if number else "by formula"
+                ax.plot(100 * formula, at, "D", ms=8, mfc="none", color=canvas.THEORY, label=label)
             style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
             for place in (
                 place for place, ratio in zip(at, ratios, strict=True) if math.isnan(ratio) and ax is axes[0]
             ):
                 ax.text(0.02, place, f"{layer.label}: not measured", **style)
         ax.axvline(100, color=canvas.INK, lw=1)
-        ax.set_title(f"{label.capitalize()} of a steady step")
-        ax.set(xlabel=f"% of the plain step's {label}", xlim=(0, None))
+        ax.set_title(f"{what.capitalize()} of a steady step")
+        ax.set(xlabel=f"% of the plain step's {what}", xlim=(0, None))
     canvas.legend_above(axes[0])
     return canvas.finish(figure, sources(*tables))
 

@@ -23,7 +23,7 @@ from labkit.theory.sizes import MIB
 from lessons.precision_memory.bugs import SYMPTOMS
 from lessons.precision_memory.plan import Hidden, Levers
 from lessons.precision_memory.tables import faults, levers, symptoms
-from lessons.precision_memory.theory.memory import LEVERS, REFERENCE, YOURS, blocks_peak, checkpointed_step, shape_of
+from lessons.precision_memory.theory.memory import REFERENCE, YOURS, blocks_peak
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -127,12 +127,11 @@ def _kept(random: Random) -> list:
     return shown + [(10 * kept, 10 * entry, layers, random.randint(1, 6)) for kept, entry, layers in drawn]
 
 
-def _after_forward(kept: int, entry: int, layers: int, checkpointed: int) -> int:
-    return checkpointed * entry + (layers - checkpointed) * kept
-
-
-def _count(layers: int, every: int) -> int:
-    return -(-layers // every)
+def _fullest(kept: int, entry: int, layers: int, every: int, *, more: int = 0, again: bool = True) -> int:
+    """Return what blocks hold at most if `more` of them are checkpointed, and if none is computed `again`."""
+    checkpointed = len(range(0, layers, every)) + more
+    held = checkpointed * entry + (layers - checkpointed) * kept
+    return held + (kept - entry if again and (layers - 1) % every == 0 else 0)
 
 
 _FULLEST = compared(
@@ -141,37 +140,39 @@ _FULLEST = compared(
     (
         Mistake(
             "no_second_forward",
-            lambda kept, entry, layers, every: _after_forward(kept, entry, layers, _count(layers, every)),
+            lambda *case: _fullest(*case, again=False),
             "that is held after forward; in backward a checkpointed block is computed again and keeps everything",
         ),
         Mistake(
             "nothing_freed",
-            lambda kept, entry, layers, every: (
-                _after_forward(kept, entry, layers, _count(layers, every)) + kept - entry
-            ),
+            lambda kept, entry, *case: _fullest(kept, entry, *case, again=False) + kept - entry,
             "when backward comes to the last checkpointed block, the blocks after it hold nothing any more",
         ),
         Mistake(
             "input_twice",
             lambda kept, entry, layers, every: (
-                blocks_peak(kept, entry, layers, every) + (entry if (layers - 1) % every == 0 else 0)
+                _fullest(kept, entry, layers, every) + (entry if (layers - 1) % every == 0 else 0)
             ),
             "the input of a block that is computed again is there already: it is part of what the block keeps",
         ),
         Mistake(
             "others_checkpointed",
-            lambda kept, entry, layers, every: _after_forward(kept, entry, layers, layers - _count(layers, every)),
+            lambda kept, entry, layers, every: _fullest(
+                kept, entry, layers, every, more=layers - 2 * len(range(0, layers, every))
+            ),
             "numbers 0, every, 2·every … are checkpointed, and the others keep everything",
         ),
         Mistake(
             "rounded_down",
-            lambda kept, entry, layers, every: _after_forward(kept, entry, layers, layers // every),
+            lambda kept, entry, layers, every: _fullest(
+                kept, entry, layers, every, more=layers // every - len(range(0, layers, every))
+            ),
             "block 0 is checkpointed: of 5 blocks with every = 2 these are 0, 2 and 4",
         ),
         Mistake(
-            "all_again",
+            "nothing_checkpointed",
             lambda kept, entry, layers, every: layers * kept,
-            "blocks are computed again one after the other: each is gone before the one before it is computed",
+            "that is without checkpoints; those blocks hold their input only, and are computed again one at a time",
         ),
     ),
     result_form="a number of bytes",
@@ -254,7 +255,7 @@ def _tried(file: str, *, size: str = "small", gpus: int = 0) -> list[Levers]:
     """Return the plan with your blocks, at a context where activations are most of the peak."""
     sequence = 1024 if Levers.sized(size, gpus=gpus).device == "cuda" else 128
     beside = ("plain", "checkpoint every 2nd block", REFERENCE)
-    return [Levers.sized(size, gpus=gpus, seeds=1, sequence=sequence, yours=file, levers=beside)]
+    return [Levers.sized(size, gpus=gpus, seeds=1, sequence=sequence, repeats=5, yours=file, levers=beside)]
 
 
 def judge_levers(run: Run) -> Verdict:
@@ -262,7 +263,7 @@ def judge_levers(run: Run) -> Verdict:
     table = levers(run).set_index("lever")
     where = f"on {run.plan.workers_text}, context {run.plan.sequence}"
     peak, plain = (table.loc[name, "peak_mib"] * MIB for name in (YOURS, "plain"))
-    due = checkpointed_step(shape_of(run.plan, precision="bfloat16"), LEVERS[YOURS]["every"])
+    due = table.loc[YOURS, "formula_mib"] * MIB
     losses = run.entries("step").groupby("lever")["loss"].last()
     faults = {}
     if not is_close(losses[YOURS], losses["plain"], _SAME_LOSS):

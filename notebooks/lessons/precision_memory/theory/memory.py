@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from labkit.theory.transformer import activations, transformer
@@ -129,17 +130,17 @@ LEVERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "foreach AdamW": {"update": "foreach"},
     "gradients set to zero": {"set_to_none": False},
-    "checkpoint every block": {"checkpoint": "every 1"},
-    "checkpoint every 2nd block": {"checkpoint": "every 2"},
-    "checkpoint every 4th block": {"checkpoint": "every 4"},
-    YOURS: {"every": 2, "by": "yours"},
-    REFERENCE: {"every": 2, "by": "reference"},
-    "checkpoint, selective": {"checkpoint": "selective"},
+    "checkpoint every block": {"checkpoint": 1},
+    "checkpoint every 2nd block": {"checkpoint": 2},
+    "checkpoint every 4th block": {"checkpoint": 4},
+    YOURS: {"checkpoint": 2, "by": "yours"},
+    REFERENCE: {"checkpoint": 2, "by": "reference"},
+    "checkpoint, selective": {"checkpoint": 1, "selective": True},
     "activations to the host": {"offload": True},
     "optimizer in backward": {"in_backward": True},
     "bfloat16 weights": {"weights": "bfloat16"},
-    "checkpoint + optimizer in backward": {"checkpoint": "every 1", "in_backward": True},
-    "all: bfloat16, checkpoint, in backward": {"weights": "bfloat16", "checkpoint": "every 1", "in_backward": True},
+    "checkpoint + optimizer in backward": {"checkpoint": 1, "in_backward": True},
+    "all: bfloat16, checkpoint, in backward": {"weights": "bfloat16", "checkpoint": 1, "in_backward": True},
 }
 
 
@@ -180,3 +181,11 @@ def checkpointed_step(shape: Shape, every: int) -> float:
         copies = copy * sum(before == number or before % every > 0 for before in range(number + 1))
         moments.append(rest + gradients + held + copies + entry)
     return max(moments)
+
+
+def lever_peak(shape: Shape, lever: str) -> float:
+    """Return the bytes at the fullest moment of a steady step under one of LEVERS; NaN where there is no formula."""
+    options = LEVERS[lever]
+    if not {*options} <= {"checkpoint", "by"}:
+        return math.nan
+    return checkpointed_step(shape, options["checkpoint"]) if options else sum(ledger(shape, "steady step").values())

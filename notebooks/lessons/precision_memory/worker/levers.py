@@ -50,14 +50,14 @@ class TrainingWithLever(Training):
         if self.options.get("weights") == "bfloat16":
             self.model.to(torch.bfloat16)
             self.precision = "float32"  # no autocast: the weights say how to multiply
-        if "checkpoint" in self.options:
-            place_checkpoints(self.model, self.options["checkpoint"])
         if "by" in self.options:
             yours = self.options["by"] == "yours"
             run = load_function(Path(worker.plan.yours), "run_blocks") if yours else run_blocks
             autocast = functools.partial(precision_context, worker.device, self.precision)
-            stack: Any = BlocksRunBy(run, self.model.blocks, self.options["every"], autocast)
+            stack: Any = BlocksRunBy(run, self.model.blocks, self.options["checkpoint"], autocast)
             self.model.blocks = nn.ModuleList([stack])
+        elif "checkpoint" in self.options:
+            place_checkpoints(self.model, self.options["checkpoint"], self.options.get("selective", False))
         if self.options.get("in_backward"):
             self.own = update_in_backward(self.model)
 
@@ -92,16 +92,14 @@ class BlocksRunBy(nn.Module):
         return self.run([functools.partial(run_one, block) for block in self.blocks], hidden, self.every)
 
 
-def place_checkpoints(model: nn.Module, how: str) -> None:
-    """Have blocks computed again in backward: "every k" for one block in k, "selective" for all but matrix products.
+def place_checkpoints(model: nn.Module, every: int, is_selective: bool = False) -> None:
+    """Have one block of `every` keep its input only, and be computed again in backward.
 
-    A checkpointed block keeps its input. The selective checkpoint keeps the results of matrix products and attention,
-    so that only cheap work is repeated.
+    The selective checkpoint keeps the results of matrix products and attention, too: only cheap work is repeated.
     """
     blocks: Any = model.blocks
-    every = 1 if how == "selective" else int(how.removeprefix("every "))
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-    if how == "selective":
+    if is_selective:
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, selective_policy)
     for number, block in enumerate(blocks):
         if number % every == 0:
