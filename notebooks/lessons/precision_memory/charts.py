@@ -121,7 +121,7 @@ def ledger_chart(*tables: pd.DataFrame) -> Figure:
     A panel per precision; a run of another size than the recorded one has panels of its own. A context that ran out of
     memory says so.
     """
-    shown = run_panels(tables[0] if len(tables) > 1 else None, tables[-1])
+    shown = run_panels(tables[0] if tables[1:] else None, tables[-1])
     contexts = [sorted({*layers[-1].table["sequence"]}) for layers in shown]
     precisions = list(dict.fromkeys(tables[0]["precision"]))
     figure, grid = canvas.canvas(
