@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -217,12 +218,13 @@ def _stack_fault(found: dict, blocks: int, every: int) -> tuple[str, str] | None
     if twice := [number for number, calls in enumerate(found["calls"]) if calls > 1]:
         return "twice", f"forward runs {_named(twice)} more than once: the second time belongs into backward"
     if not found["error"] < _EXACT:
-        return "result", f"the result is not that of the blocks in turn: it is off by {units.percent(found['error'])}"
+        off = f"off by {units.percent(found['error'])}" if math.isfinite(found["error"]) else "not finite"
+        return "result", f"the result is not that of the blocks in turn: it is {off}"
     if missing := [number for number, error in enumerate(found["gradients"]) if error is None]:
         again = "" if any(found["again"]) else ", and backward computes nothing again"
         return "no_gradient", f"the weights of {_named(missing)} get no gradient{again}"
     if found["x_gradient"] is None:
-        return "x_gradient", "x gets no gradient"
+        return "x_gradient", "x gets no gradient: what does backward return?"
     if all(found["kept"]):
         return "nothing", "no block is checkpointed: after forward the inner tensors of all are in memory"
     if keep_all := [number for number in due if found["kept"][number]]:

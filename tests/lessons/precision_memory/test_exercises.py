@@ -178,7 +178,9 @@ def test_a_right_checkpoint_is_measured_beside_the_formula_and_stands_among_the_
 )
 def test_a_checkpoint_that_does_not_come_back_or_raises(code, kind):
     answers.save("precision_memory.run_blocks", code)
-    assert [*precision_memory.check("run_blocks", size="small", patience_s=1.0).faults] == [kind]
+    faults = precision_memory.check("run_blocks", size="small", patience_s=1.0).faults
+    assert [*faults] == [kind]
+    assert ("a loop in it does not end" in faults[kind]) == (kind == "hung"), "one rank waits for no other"
 
 
 @pytest.mark.parametrize(
