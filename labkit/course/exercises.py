@@ -137,8 +137,8 @@ class Exercises:
         plan = CallOnRanks(
             gpus=max(arguments[0] for arguments in inputs),
             file=str(answers.file_of(name)),
-            function=exercise.name,
-            reference=exercise.cases.reference[0],
+            functions=exercise.functions,
+            references=exercise.cases.reference,
             driver=exercise.cases.driver,
             inputs=json.dumps(inputs),
         )

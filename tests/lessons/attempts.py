@@ -409,13 +409,4 @@ def buckets(sizes_bytes, first_cap_bytes, cap_bytes):
     return filled
 """,
     },
-    "sharding.smallest_stage": {
-        "one expression": """
-def smallest_stage(parameters, ranks, gpu_bytes, activation_bytes):
-    whole, part = 4 * parameters, 4 * parameters / ranks
-    held = [4 * whole, 2 * whole + 2 * part, whole + 3 * part, 4 * part]
-    fits = [stage for stage in (3, 2, 1, 0) if not held[stage] > gpu_bytes - activation_bytes]
-    return min(fits, default=None)
-""",
-    },
 }

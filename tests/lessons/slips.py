@@ -77,13 +77,6 @@ SLIPS = {
         ("weights + gradients + states", "(weights + gradients + states) * 2", "double_precision"),
         ("stage >= 3", "stage >= 2", "ahead"),
     ],
-    "sharding.smallest_stage": [
-        ("range(4)", "reversed(range(4))", "largest"),
-        (" + activation_bytes", "", "no_activations"),
-        ("+ activation_bytes", "+ activation_bytes / ranks", "shared_activations"),
-        ("return None", "return 3", "always"),
-        ("<= gpu_bytes", "< gpu_bytes", "below"),
-    ],
     "benchmarking.faster": [
         ("<= half_range(before) + half_range(after)", "< 0", "noise"),
         ("old / new", "new / old", "upside_down"),
