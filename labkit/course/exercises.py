@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 WAIT_FOR_EACH_OTHER = "ranks wait for each other, or it is too slow"
+NEVER_ENDS = "a loop in it does not end, or is slow"
 WARM_UP, CORE, STRETCH = "warm-up", "core", "stretch"
 POINTS = {WARM_UP: 1, CORE: 2, STRETCH: 3}
+
+
+def why_hung(ranks: int) -> str:
+    """Return why an answer that so many ranks run may not come back."""
+    return WAIT_FOR_EACH_OTHER if ranks > 1 else NEVER_ENDS
 
 
 @dataclass(frozen=True)
@@ -141,12 +147,12 @@ class Exercises:
         plan = CallOnRanks(
             gpus=max(arguments[0] for arguments in inputs),
             file=str(answers.file_of(name)),
-            function=exercise.name,
-            reference=exercise.cases.reference[0],
+            functions=exercise.functions,
+            references=exercise.cases.reference,
             driver=exercise.cases.driver,
             inputs=json.dumps(inputs),
         )
-        run = launch_answer(exercise.name, plan, patience_s, WAIT_FOR_EACH_OTHER)
+        run = launch_answer(exercise.name, plan, patience_s, why_hung(plan.gpus))
         if isinstance(run, Verdict):
             return exercise.on_failure(run)
         given, due = (
@@ -167,7 +173,7 @@ class Exercises:
         for plan in trial.plans(str(answers.file_of(name)), **options):
             if plan.several_nodes and (why := why_no_nodes_now()):
                 return Verdict(exercise, RIGHT, {}, tuple(merits), notes=(f"Not tried over several nodes: {why}.",))
-            run = launch_answer(exercise, plan, patience_s, WAIT_FOR_EACH_OTHER)
+            run = launch_answer(exercise, plan, patience_s, why_hung(plan.gpus))
             if isinstance(run, Verdict):
                 return run
             verdict, printed = trial.judge(run), printed or printed_in(run.rows)

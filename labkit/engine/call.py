@@ -31,19 +31,19 @@ class Call(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class CallOnRanks(Plan):
-    """A function of a file, and the reference solution, each tried by a driver on several ranks that communicate.
+    """Functions of a file, and the reference solution, each tried by a driver on several ranks that communicate.
 
-    `driver` names a module; `drive(function, world, *arguments)` of it tries the function on each rank. The first of
-    the arguments says how many ranks there are. CPU processes, on every node: the cases ask for more ranks than it may
-    have GPUs. A point adds who ("reference", "yours"), ranks and arguments.
+    `driver` names a module; `drive(function, world, *arguments)` of it tries the function on each rank, or, of several,
+    a dict of them. The first of the arguments says how many ranks there are. CPU processes, on every node: the cases
+    ask for more ranks than it may have GPUs. A point adds who ("reference", "yours"), ranks and arguments.
     """
 
     lab: ClassVar[str] = "exercise"
     worker: ClassVar[str] = "labkit.worker.on_ranks"
 
     file: str
-    function: str
-    reference: str
+    functions: tuple[str, ...]
+    references: tuple[str, ...]
     driver: str
     inputs: str = "[]"  # JSON: a list of argument lists
     device: str = "cpu"

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from types import SimpleNamespace
 
 from labkit.engine.call import CallOnRanks
-from labkit.engine.called_function import Prints, as_json, load_function
+from labkit.engine.called_function import Prints, as_json, load_functions
 from labkit.engine.worker import Worker
 from labkit.worker.settings import prepare as prepare
 
@@ -20,10 +20,12 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
     if worker.rank >= point.ranks:
         return
     plan: CallOnRanks = worker.plan
-    function = (
-        resolve_name(plan.reference) if point.who == "reference" else load_function(Path(plan.file), plan.function)
-    )
+    if point.who == "reference":
+        found = dict(zip(plan.functions, map(resolve_name, plan.references), strict=True))
+    else:
+        found = load_functions(Path(plan.file), *plan.functions)
+    answer = found if len(found) > 1 else found[plan.functions[0]]
     world = SimpleNamespace(rank=worker.rank, ranks=point.ranks, group=worker.state[point.ranks])
     with redirect_stdout(prints := Prints()):
-        given = importlib.import_module(plan.driver).drive(function, world, *json.loads(json.dumps(point.arguments)))
+        given = importlib.import_module(plan.driver).drive(answer, world, *json.loads(json.dumps(point.arguments)))
     worker.record(given=as_json(given), **prints.column())

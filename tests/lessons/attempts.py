@@ -71,24 +71,6 @@ def peak_bytes(vocabulary, hidden, inner, layers, heads, samples, sequence, prec
 """
 
 
-def placement(again: str) -> str:
-    """Return an answer to `placement` that counts a block which is computed again in its own way."""
-    return f"""
-from itertools import combinations
-def placement(blocks, budget_mib):
-    def peak(chosen):
-        fullest = held = sum(one[1] if at in chosen else one[0] for at, one in enumerate(blocks))
-        for at in reversed(range(len(blocks))):
-            kept, entry, _ = blocks[at]
-            fullest = max(fullest, {again} if at in chosen else held)
-            held -= entry if at in chosen else kept
-        return fullest
-    sets = [chosen for count in range(len(blocks) + 1) for chosen in combinations(range(len(blocks)), count)]
-    fitting = [chosen for chosen in sets if peak(chosen) <= budget_mib]
-    return list(min(fitting, key=lambda chosen: sum(blocks[at][2] for at in chosen)))
-"""
-
-
 REFUSED = {
     "start.first_cause": {
         "looks for the whole message": """
@@ -235,18 +217,15 @@ def rates(steps, warm_up_steps, batch, base_batch, base_rate):
         "no copies": peak_bytes(copies="0"),
         "no update": peak_bytes(update="0"),
     },
-    "precision_memory.placement": {
-        "the input subtracted": placement("held + kept - entry"),
-        "only the largest block computed again": placement("held + (kept if kept == max(blocks)[0] else 0)"),
-        "nothing computed again": placement("held"),
-        "the largest first": """
-def placement(blocks, budget_mib):
-    chosen, held = [], sum(block[0] for block in blocks)
-    for number in sorted(range(len(blocks)), key=lambda at: -blocks[at][0]):
-        if held > budget_mib:
-            chosen.append(number)
-            held -= blocks[number][0] - blocks[number][1]
-    return chosen
+    "precision_memory.fullest": {
+        "the end of forward alone, whose last block is always there": """
+def fullest(kept, entry, layers, every):
+    return sum(kept if number % every or number == layers - 1 else entry for number in range(layers)) + entry
+""",
+        "one segment's blocks computed again together": """
+def fullest(kept, entry, layers, every):
+    checkpointed = len(range(0, layers, every))
+    return checkpointed * entry + max(layers - checkpointed, every) * kept
 """,
     },
     "attention.tile_work": {
@@ -388,20 +367,11 @@ def rates(steps, warm_up_steps, batch, base_batch, base_rate):
         "the larger one by its difference": peak_bytes(update="16 * parameters + 1e-9"),
         "a little too much": peak_bytes(loss="8.2 * tokens * vocabulary"),
     },
-    "precision_memory.placement": {
-        "the bits of a number, in another order": """
-def placement(blocks, budget_mib):
-    best = None
-    for bits in range(2 ** len(blocks)):
-        again = [bits >> at & 1 for at in range(len(blocks))]
-        peaks = [sum(b[1] if f else b[0] for b, f in zip(blocks, again))]
-        for at, flag in enumerate(again):
-            before = sum(b[1] if f else b[0] for b, f in zip(blocks[: at + 1], again))
-            peaks.append(before + blocks[at][0] if flag else before)
-        added = sum(block[2] for block, flag in zip(blocks, again) if flag)
-        if max(peaks) <= budget_mib and (best is None or added <= best[0]):
-            best = added, [at for at in reversed(range(len(blocks))) if again[at]]
-    return best[1]
+    "precision_memory.fullest": {
+        "every moment in turn": """
+def fullest(kept, entry, layers, every):
+    holds = [entry if number % every == 0 else kept for number in range(layers)]
+    return max([sum(holds)] + [sum(holds[:number]) + kept for number in range(layers)])
 """,
     },
     "attention.tile_work": {
@@ -437,15 +407,6 @@ def buckets(sizes_bytes, first_cap_bytes, cap_bytes):
             filled[-1].append(number)
             room -= size
     return filled
-""",
-    },
-    "sharding.smallest_stage": {
-        "one expression": """
-def smallest_stage(parameters, ranks, gpu_bytes, activation_bytes):
-    whole, part = 4 * parameters, 4 * parameters / ranks
-    held = [4 * whole, 2 * whole + 2 * part, whole + 3 * part, 4 * part]
-    fits = [stage for stage in (3, 2, 1, 0) if not held[stage] > gpu_bytes - activation_bytes]
-    return min(fits, default=None)
 """,
     },
 }

@@ -77,13 +77,6 @@ SLIPS = {
         ("weights + gradients + states", "(weights + gradients + states) * 2", "double_precision"),
         ("stage >= 3", "stage >= 2", "ahead"),
     ],
-    "sharding.smallest_stage": [
-        ("range(4)", "reversed(range(4))", "largest"),
-        (" + activation_bytes", "", "no_activations"),
-        ("+ activation_bytes", "+ activation_bytes / ranks", "shared_activations"),
-        ("return None", "return 3", "always"),
-        ("<= gpu_bytes", "< gpu_bytes", "below"),
-    ],
     "benchmarking.faster": [
         ("<= half_range(before) + half_range(after)", "< 0", "noise"),
         ("old / new", "new / old", "upside_down"),
@@ -96,11 +89,19 @@ SLIPS = {
         (', method="inclusive"', "", "other_quartiles"),
         ("return (high - low) / 2", "return statistics.stdev(seconds)", "deviation"),
     ],
-    "precision_memory.placement": [
-        ("peak(chosen) <= budget_mib", "True", "budget"),
-        ("list(min(fitting, key=lambda chosen: sum(blocks[at][2] for at in chosen)))", "[*numbers]", "time"),
-        ("return list(", "return str(", "form"),
-        ("held + kept)", "held)", "budget"),
+    "precision_memory.fullest": [
+        ("(kept - entry if last_is_computed_again else 0)", "0", "no_second_forward"),
+        ("last_is_computed_again else", "True else", "nothing_freed"),
+        ("kept - entry if", "kept if", "input_twice"),
+        ("len(range(0, layers, every))", "layers - len(range(0, layers, every))", "others_checkpointed"),
+        ("len(range(0, layers, every))", "layers // every", "rounded_down"),
+        ("return held + (kept - entry if last_is_computed_again else 0)", "return held + kept * checkpointed", "wrong"),
+        (
+            "return held + (kept - entry if last_is_computed_again else 0)",
+            "return layers * kept",
+            "nothing_checkpointed",
+        ),
+        ("return held", "return [held]\n    return held", "form"),
     ],
     "attention.tile_work": [
         ("row * tile_queries, column * tile_keys", "row * tile_keys, column * tile_queries", "swapped_sizes"),

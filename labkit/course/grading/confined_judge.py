@@ -14,7 +14,7 @@ from typing import Any
 
 from labkit.course import answers
 from labkit.course.answer_launch import GLOO_MISMATCH, MISMATCH, call_text, returned_values
-from labkit.course.exercises import WAIT_FOR_EACH_OTHER, Cases, Exercise, cases_of
+from labkit.course.exercises import Cases, Exercise, cases_of, why_hung
 from labkit.course.grading import confine
 from labkit.course.grading.confine import ConfinedResult, Limits
 from labkit.course.source import code_of, locate
@@ -156,7 +156,7 @@ def _values_or_verdict(
         call = call_text(function, inputs[len(rows)]) if not cases.driver else f"`{function}`"
         what = call if cases.on_ranks or any("loaded" in line for line in lines) else "the cell"
         if result.status is None:
-            why = WAIT_FOR_EACH_OTHER if cases.on_ranks else "a loop in it does not end, or is slow"
+            why = why_hung(max(arguments[0] for arguments in inputs) if cases.on_ranks else 1)
             sentence = f"{what} did not come back within {limits.seconds:.0f} s: {why}"
             return Verdict(function, HUNG, {"hung": sentence})
         if GLOO_MISMATCH in result.printed:

@@ -249,7 +249,7 @@ check = Exercises(
             driver="lessons.attention.worker.tried",
             on_ranks=True,
             reference=("lessons.attention.worker.plain.add_tile",),
-            may_import=("lessons.attention.worker.tried",),
+            may_import=tuple(f"lessons.attention.worker.{name}" for name in ("tried", "plain")),
             start_s=40.0,  # torch
         ),
         hints=(

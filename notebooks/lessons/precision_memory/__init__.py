@@ -4,7 +4,7 @@
 from lessons.precision_memory.charts import ledger_chart, levers_chart, scaling_chart, spacing_chart, sums_chart
 from lessons.precision_memory.charts import timeline_chart
 from lessons.precision_memory.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
-from lessons.precision_memory.exercises import why_it_stalls
+from lessons.precision_memory.exercises import why_it_stalls, yours
 from lessons.precision_memory.explorer import explore_bits
 from lessons.precision_memory.plan import Levers, Memory, Numbers, Scaling, Timeline, Trial
 from lessons.precision_memory.story import bytes_as_computed, casts, in_one_minute, largest_allocation, leanest

@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, guessed, own_scales, panels, rows
+from labkit.charts.parts import Layer, beside, guessed, own_scales, panels, rows, run_panels
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 FORMAT_COLORS = dict(zip(FORMATS, (canvas.SERIES[n] for n in (0, 4, 3, 2, 1, 6)), strict=True))
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "bfloat16": "bfloat16 mixed"}
-PHASE_NAMES = {"forward": "forward, kept", "first step": "first step", "steady step": "steady step"}
 _RUNNING = ("float32 + float16", "float16 + float16", "bfloat16 + bfloat16")  # sums whose course is drawn
+_SEEN = 0.01  # of the longest bar: a shorter part would be named and never visible
+_HOLLOW: Any = {"marker": "D", "s": 80, "facecolors": "none", "edgecolors": canvas.INK, "zorder": 2}
 _LEAST_SHARE = 1e-4  # of the gradients: rarer sizes are not drawn
 
 
@@ -115,46 +116,42 @@ def _scale(ax: Axes, course: pd.DataFrame) -> None:
 
 
 def ledger_chart(*tables: pd.DataFrame) -> Figure:
-    """A row of panels per run, one per precision: bars by item, one per phase and context; diamonds are the peaks.
+    """Steady steps: a bar by item per context, as the formula has it; diamonds are peaks, hollow ones recorded ones.
 
-    A context that ran out of memory says so in the rows that it did not reach.
+    A panel per precision; a run of another size than the recorded one has panels of its own. A context that ran out of
+    memory says so.
     """
-    many = [
-        [
-            (phase, sequence)
-            for phase in PHASE_NAMES
-            if phase in set(table["phase"])
-            for sequence in sorted({*table["sequence"]})
-        ]
-        for table in tables
-    ]
+    shown = run_panels(tables[0] if tables[1:] else None, tables[-1])
+    contexts = [sorted({*layers[-1].table["sequence"]}) for layers in shown]
     precisions = list(dict.fromkeys(tables[0]["precision"]))
-    heights = [len(bars) for bars in many]
-    height = 1.0 + 0.8 * len(tables) + 0.27 * sum(heights)
     figure, grid = canvas.canvas(
         len(precisions),
-        len(tables),
-        height=height,
+        len(shown),
+        height=1.1 + sum(0.9 + 0.34 * len(rows_of) for rows_of in contexts),
         squeeze=False,
         sharey="row",
         sharex="row",
-        gridspec_kw={"height_ratios": heights},
+        gridspec_kw={"height_ratios": [2 + len(rows_of) for rows_of in contexts]},
     )
-    for axes, table, bars in zip(grid, tables, many, strict=True):
-        scale, unit = ledgers.memory_unit(table["predicted"].max())
+    for axes, layers, sequences in zip(grid, shown, contexts, strict=True):
+        steps = [layer.table[layer.table["phase"] == "steady step"] for layer in layers]
+        most = max(max(table["peak"].max(), table["predicted"].max()) for table in steps)
+        scale, unit = ledgers.memory_unit(most)
         for ax, precision in zip(axes, precisions, strict=True):
-            of_precision = table[(table["precision"] == precision) & table["phase"].isin(PHASE_NAMES)]
-            rows(ax, [f"{PHASE_NAMES[phase]}, {sequence}" for phase, sequence in bars], fontsize=9)
-            places = [bars.index((row.phase, row.sequence)) for row in of_precision.itertuples()]
-            ledgers.held_bars(ax, places, {item: of_precision[item].to_numpy() / scale for item in ITEMS})
-            ledgers.peak_marks(ax, places, of_precision["peak"] / scale, size=26)
-            for place, (_, sequence) in enumerate(bars):
-                if place not in places and (precision, sequence) in fact(table, "failed"):
-                    beside(ax, 0, place, fact(table, "failed")[precision, sequence])
-            ax.set(title=f"{where(table)}: {PRECISION_NAMES[precision]}", xlabel=f"most memory in use, {unit}")
-            axes[0].set_ylabel("phase, context")
-            ax.set_xlim(0, 1.06 * max(table["peak"].max(), table["predicted"].max()) / scale)
-    canvas.legend_above(grid[0][0], columns=4)
+            of_precision = [table[table["precision"] == precision].set_index("sequence") for table in steps]
+            places, front = rows(ax, sequences), of_precision[-1].reindex(sequences)
+            seen = [item for item in ITEMS if steps[-1][item].max() > _SEEN * most]
+            ledgers.held_bars(ax, places, {item: front[item].fillna(0).to_numpy() / scale for item in seen})
+            ledgers.peak_marks(ax, places, front["peak"] / scale, size=30)
+            for behind in of_precision[:-1]:
+                ax.scatter(behind.reindex(sequences)["peak"] / scale, places, label="recorded peak", **_HOLLOW)
+            for place, sequence in zip(places, sequences, strict=True):
+                if sequence not in of_precision[-1].index and (precision, sequence) in fact(layers[-1].table, "failed"):
+                    beside(ax, 0, place, fact(layers[-1].table, "failed")[precision, sequence])
+            title = f"{where(layers[-1].table)}: {PRECISION_NAMES[precision]}"
+            ax.set(title=title, xlabel=f"most memory in a steady step, {unit}", xlim=(0, 1.06 * most / scale))
+        axes[0].set_ylabel("context")
+    canvas.shared_legend(figure, grid.flat, columns=4)
     return canvas.finish(figure, sources(*tables))
 
 
@@ -177,11 +174,14 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
 
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:
-    """Every lever's peak, left, and time, right, as shares of the plain step's; a dot per run."""
+    """Every lever's peak, left, and time, right, as shares of the plain step's; a dot per run.
+
+    Diamonds: the peak by formula, where there is one.
+    """
     layers = [Layer(table, recorded=is_recorded(table)) for table in tables]
     names = [name for name in LEVERS if any(name in set(table["lever"]) for table in tables)]
     figure, axes = panels(2, rows=len(names), row_height=0.36, width=11.5, sharey=True)
-    for ax, column, label in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):
+    for ax, column, what in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):
         places = rows(ax, names)
         for number, layer in enumerate(layers):
             ratios = layer.table.set_index("lever")[column].reindex(names)
@@ -190,14 +190,18 @@ def levers_chart(*tables: pd.DataFrame) -> Figure:
             spread = layer.table.set_index("lever")["spread_step_ms"].reindex(names) / _plain(layer, "step_ms")
             whisker = None if column == "peak_ratio" else 100 * spread
             ax.errorbar(100 * ratios, at, xerr=whisker, fmt="o", ms=6, capsize=2, color=layer.color, label=_name(layer))
+            if column == "peak_ratio":
+                formula = layer.table.set_index("lever")["formula_mib"].reindex(names) / _plain(layer, "peak_mib")
+                label = None if number else "by formula"
+                ax.plot(100 * formula, at, "D", ms=8, mfc="none", color=canvas.THEORY, label=label)
             style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
             for place in (
                 place for place, ratio in zip(at, ratios, strict=True) if math.isnan(ratio) and ax is axes[0]
             ):
                 ax.text(0.02, place, f"{layer.label}: not measured", **style)
         ax.axvline(100, color=canvas.INK, lw=1)
-        ax.set_title(f"{label.capitalize()} of a steady step")
-        ax.set(xlabel=f"% of the plain step's {label}", xlim=(0, None))
+        ax.set_title(f"{what.capitalize()} of a steady step")
+        ax.set(xlabel=f"% of the plain step's {what}", xlim=(0, None))
     canvas.legend_above(axes[0])
     return canvas.finish(figure, sources(*tables))
 

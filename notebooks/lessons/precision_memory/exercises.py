@@ -1,28 +1,33 @@
-"""The exercises of lab 07: the peak of a step, measured here beside the student's; checkpoints; loops with a bug."""
+"""The exercises of lab 07: checkpoints by hand, the peak of a step beside the measured one, and loops with a bug."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
 from labkit.course.answer_launch import call_answer, call_text
-from labkit.course.exercises import CORE, STRETCH, Cases, Exercise, Exercises
-from labkit.course.judging import is_close, is_number, not_the_form
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, Trial, compared
+from labkit.course.judging import Mistake, is_close, is_number, not_the_form
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
 from labkit.course.verdict import Verdict
 from labkit.launching import launch
 from labkit.story import units
+from labkit.story.words import listed
 from labkit.theory.sizes import MIB
 from lessons.precision_memory.bugs import SYMPTOMS
-from lessons.precision_memory.plan import Hidden
-from lessons.precision_memory.tables import faults, symptoms
-from lessons.precision_memory.theory.memory import Block, best_placement, checkpointed_peak, recomputed_ms
+from lessons.precision_memory.plan import Hidden, Levers
+from lessons.precision_memory.tables import faults, levers, symptoms
+from lessons.precision_memory.theory.memory import REFERENCE, YOURS, blocks_peak
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 # vocabulary, hidden, inner, layers, heads, samples, sequence, precision, phase: states, activations, logits, copies of
 # weights or a first step without optimizer states decide, in turn
@@ -46,6 +51,8 @@ _HIDDEN = (
     (300, 64, 256, 4, 4, 2, 64, "float32", "first"),
 )
 _ALLOWED = 0.10  # of the measured peak
+_EXACT = 1e-9  # float64
+_SAME_LOSS = 0.01
 
 
 def check_peaks(exercise: str, *, size: str = "auto", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
@@ -114,52 +121,201 @@ def _judge_hidden_peaks(given: list, inputs: list) -> Verdict:
     return judge_peaks(given, [peaks[configuration] for configuration in configurations], device, configurations)
 
 
-def _placements(random: Random) -> list:
-    """Return blocks, (MiB kept, MiB of the input, ms) each, and budgets in MiB that some placement keeps."""
-    drawn = []
-    for _ in range(6):
-        blocks = []
-        for _ in range(random.randint(4, 6)):
-            kept_mib = random.randint(6, 20)
-            input_mib, forward_ms = random.randint(1, kept_mib // 2), random.randint(1, 9)
-            blocks.append([float(kept_mib), float(input_mib), float(forward_ms)])
-        chosen = {number for number in range(len(blocks)) if random.random() < 0.6}
-        drawn.append((blocks, checkpointed_peak([Block(*block) for block in blocks], chosen)))
-    return drawn
+def _kept(random: Random) -> list:
+    """Return bytes that a block keeps, those of its input, blocks, and how often one is checkpointed."""
+    shown = [(900, 100, 6, 1), (900, 100, 6, 2), (900, 100, 5, 2), (900, 100, 7, 3), (900, 100, 4, 9), (700, 50, 1, 1)]
+    drawn = [(random.randint(30, 90), random.randint(2, 20), random.randint(3, 24)) for _ in range(6)]
+    return shown + [(10 * kept, 10 * entry, layers, random.randint(1, 6)) for kept, entry, layers in drawn]
 
 
-# Whoever takes a block's input off, when it is computed again, fails here.
-_NARROW = [[19.0, 2.0, 4.0], [7.0, 5.0, 6.0], [9.0, 1.0, 1.0], [14.0, 4.0, 6.0], [12.0, 1.0, 7.0]]
+def _fullest(kept: int, entry: int, layers: int, every: int, *, more: int = 0, again: bool = True) -> int:
+    """Return what blocks hold at most if `more` of them are checkpointed, and if none is computed `again`."""
+    checkpointed = len(range(0, layers, every)) + more
+    held = checkpointed * entry + (layers - checkpointed) * kept
+    return held + (kept - entry if again and (layers - 1) % every == 0 else 0)
 
 
-def judge_placement(given: list, inputs: Sequence[Any]) -> Verdict:
-    """Return the verdict on placements: for each list of blocks and its budget the numbers of those to checkpoint."""
+_FULLEST = compared(
+    "fullest",
+    blocks_peak,
+    (
+        Mistake(
+            "no_second_forward",
+            lambda *case: _fullest(*case, again=False),
+            "that is held after forward; in backward a checkpointed block is computed again and keeps everything",
+        ),
+        Mistake(
+            "nothing_freed",
+            lambda kept, entry, *case: _fullest(kept, entry, *case, again=False) + kept - entry,
+            "when backward comes to the last checkpointed block, the blocks after it hold nothing any more",
+        ),
+        Mistake(
+            "input_twice",
+            lambda kept, entry, layers, every: (
+                _fullest(kept, entry, layers, every) + (entry if (layers - 1) % every == 0 else 0)
+            ),
+            "the input of a block that is computed again is there already: it is part of what the block keeps",
+        ),
+        Mistake(
+            "others_checkpointed",
+            lambda kept, entry, layers, every: _fullest(
+                kept, entry, layers, every, more=layers - 2 * len(range(0, layers, every))
+            ),
+            "numbers 0, every, 2·every … are checkpointed, and the others keep everything",
+        ),
+        Mistake(
+            "rounded_down",
+            lambda kept, entry, layers, every: _fullest(
+                kept, entry, layers, every, more=layers // every - len(range(0, layers, every))
+            ),
+            "block 0 is checkpointed: of 5 blocks with every = 2 these are 0, 2 and 4",
+        ),
+        Mistake(
+            "nothing_checkpointed",
+            lambda kept, entry, layers, every: layers * kept,
+            "that is without checkpoints; those blocks hold their input only, and are computed again one at a time",
+        ),
+    ),
+    result_form="a number of bytes",
+    rule="at each moment, checkpointed blocks hold their input and others all; the one computed again holds all, too",
+    merit="the fullest moment is found, also where the last block is checkpointed",
+    grade=WARM_UP,
+    cases=Cases(_kept),
+    hints=(
+        "There are two candidates: the end of forward, and backward at the last checkpointed block. Which is fuller, "
+        "and when?",
+        "After forward, checkpointed blocks hold `entry` and others `kept`. Blocks after the last checkpointed one are "
+        "gone when it is computed again: then it holds `kept` in place of `entry`.",
+        "`checkpointed = len(range(0, layers, every))` and `held = checkpointed * entry + (layers - checkpointed) * "
+        "kept`. Only if the last block is checkpointed, `(layers - 1) % every == 0`, add `kept - entry`.",
+    ),
+)
+
+
+def _stacks(random: Random) -> list:
+    """Return one rank, blocks, how often one is checkpointed, and samples."""
+    shown = [(1, 4, 1, 3), (1, 5, 2, 4), (1, 7, 3, 2), (1, 2, 5, 3), (1, 1, 1, 4)]
+    return shown + [(1, random.randint(3, 9), random.randint(1, 4), random.randint(2, 5)) for _ in range(3)]
+
+
+def judge_stacks(given: Sequence, inputs: Sequence, _due: Sequence = ()) -> Verdict:
+    """Return the verdict on what each stack of blocks kept, computed again and returned."""
     faults: dict[str, str] = {}
-    for chosen, (blocks, budget) in zip(given, inputs, strict=True):
-        if fault := _placement_fault(chosen, [Block(*block) for block in blocks], budget):
-            faults.setdefault(fault[0], f"{call_text('placement', [blocks, budget])} gives {fault[1]}")
-    merit = "every placement is within its budget, and no other one takes less time"
-    return Verdict.of_faults("placement", faults, merit)
+    for (found,), (_, blocks, every, _) in zip(given, inputs, strict=True):
+        if fault := _stack_fault(found, blocks, every):
+            faults.setdefault(fault[0], f"with {blocks} block{'s'[: blocks > 1]} and every = {every}, {fault[1]}")
+    merit = "the checkpointed blocks keep their input, each is computed again in its turn, and all gradients are right"
+    return Verdict.of_faults("run_blocks", faults, merit)
 
 
-def _placement_fault(given: Any, blocks: list[Block], budget: float) -> tuple[str, str] | None:
-    if not isinstance(given, list) or not all(type(number) is int for number in given):
-        return "form", not_the_form(given, "a list of block numbers")
-    if len(set(given)) < len(given) or not all(0 <= number < len(blocks) for number in given):
-        return "bounds", f"{given}, which has a block twice, or one that is not there"
-    peak = checkpointed_peak(blocks, set(given))
-    if peak > budget:
-        held = sum(block.input_mib if at in given else block.kept_mib for at, block in enumerate(blocks))
-        again = " while a block is computed again, because that block then keeps all" if held <= budget else ""
-        return "budget", f"{given}, whose peak is {peak:g} MiB{again}; the budget is {budget:g} MiB"
-    best = best_placement(blocks, budget)
-    if best is not None and recomputed_ms(blocks, set(given)) > best[1]:
-        return "time", f"{given}, which adds {recomputed_ms(blocks, set(given)):g} ms; {best[1]:g} ms are enough"
+def _stack_fault(found: dict, blocks: int, every: int) -> tuple[str, str] | None:
+    """Return the first fault of a stack: its kind and its sentence."""
+    if "form" in found:
+        return "form", f"it {found['form']}"
+    due = [*range(0, blocks, every)]
+    if left_out := [number for number, calls in enumerate(found["calls"]) if not calls]:
+        return "left_out", f"forward does not run {_named(left_out)}"
+    if twice := [number for number, calls in enumerate(found["calls"]) if calls > 1]:
+        return "twice", f"forward runs {_named(twice)} more than once: the second time belongs into backward"
+    if not found["error"] < _EXACT:
+        off = f"off by {units.percent(found['error'])}" if math.isfinite(found["error"]) else "not finite"
+        return "result", f"the result is not that of the blocks in turn: it is {off}"
+    if missing := [number for number, error in enumerate(found["gradients"]) if error is None]:
+        again = "" if any(found["again"]) else ", and backward computes nothing again"
+        return "no_gradient", f"the weights of {_named(missing)} get no gradient{again}"
+    if found["x_gradient"] is None:
+        return "x_gradient", "x gets no gradient: what does backward return?"
+    if all(found["kept"]):
+        return "nothing", "no block is checkpointed: after forward the inner tensors of all are in memory"
+    if keep_all := [number for number in due if found["kept"][number]]:
+        return "kept", f"{_named(keep_all)} should keep the input only; after forward inner tensors are in memory"
+    if wrong := [number for number, error in enumerate(found["gradients"]) if not error < _EXACT]:
+        off = units.percent(found["gradients"][wrong[0]])
+        return (
+            "gradient",
+            f"the weights of {_named(wrong)} get another gradient than without checkpoints (off by {off})",
+        )
+    if not found["x_gradient"] < _EXACT:
+        return "x_gradient", f"x gets another gradient (off by {units.percent(found['x_gradient'])})"
+    if others := [number for number, kept in enumerate(found["kept"]) if not kept and number not in due]:
+        return "others", f"{_named(others)} should keep everything, and {'are' if others[1:] else 'is'} checkpointed"
+    if again := [number for number in due if found["again"][number] != 1]:
+        return "again", f"backward computes {_named(again)} {found['again'][again[0]]} times, not once"
+    if found["together"] > 1:
+        return (
+            "together",
+            f"backward has {found['together']} blocks in memory that it computed again, not one at a time",
+        )
     return None
+
+
+def _named(numbers: Sequence[int]) -> str:
+    return f"block{'s'[: len(numbers) > 1]} {listed(map(str, numbers))}"
+
+
+def _tried(file: str, *, size: str = "small", gpus: int = 0) -> list[Levers]:
+    """Return the plan with your blocks, at a context where activations are most of the peak."""
+    sequence = 1024 if Levers.sized(size, gpus=gpus).device == "cuda" else 128
+    beside = ("plain", "checkpoint every 2nd block", REFERENCE)
+    return [Levers.sized(size, gpus=gpus, seeds=1, sequence=sequence, repeats=5, yours=file, levers=beside)]
+
+
+def judge_levers(run: Run) -> Verdict:
+    """Return the verdict on the peak of a step with your blocks beside the formula, and on its loss beside plain."""
+    table = levers(run).set_index("lever")
+    where = f"on {run.plan.workers_text}, context {run.plan.sequence}"
+    peak, plain = (table.loc[name, "peak_mib"] * MIB for name in (YOURS, "plain"))
+    due = table.loc[YOURS, "formula_mib"] * MIB
+    losses = run.entries("step").groupby("lever")["loss"].last()
+    faults = {}
+    if not is_close(losses[YOURS], losses["plain"], _SAME_LOSS):
+        faults["loss"] = f"{where}, the loss is {losses[YOURS]:.4g} and {losses['plain']:.4g} without checkpoints"
+    peaks = f"{where}, a step peaks at {units.size(peak)} with every 2nd block checkpointed by you"
+    if not is_close(peak, due, _ALLOWED):
+        faults["peak"] = (
+            f"{peaks}; the formula says {units.size(due)}, and without checkpoints it is {units.size(plain)}"
+        )
+    yours, ours, torchs, none = (
+        units.seconds(table.loc[name, "step_ms"] / 1e3)
+        for name in (YOURS, REFERENCE, "checkpoint every 2nd block", "plain")
+    )
+    return Verdict.of_faults(
+        "run_blocks",
+        faults,
+        f"{peaks}: {units.percent(abs(peak / due - 1))} from the formula's {units.size(due)}, "
+        f"{units.percent(1 - peak / plain)} below the plain step's",
+        f"the step takes {yours} with your checkpoint, {ours} with the reference solution, {torchs} with torch's and "
+        f"{none} without",
+    )
 
 
 check = Exercises(
     "precision_memory",
+    _FULLEST,
+    Exercise(
+        "run_blocks",
+        judge=judge_stacks,
+        trial=Trial(_tried, judge_levers),
+        grade=CORE,
+        solution=tuple(f"lessons.precision_memory.worker.checkpoints.{name}" for name in ("Checkpoint", "run_blocks")),
+        cases=Cases(
+            _stacks,
+            driver="lessons.precision_memory.worker.tried",
+            on_ranks=True,
+            reference=("lessons.precision_memory.worker.checkpoints.run_blocks",),
+            may_import=tuple(f"lessons.precision_memory.worker.{name}" for name in ("tried", "checkpoints")),
+            start_s=40.0,  # torch
+        ),
+        hints=(
+            "What does backward need of a block that kept only its input? Inside an autograd function, nothing is "
+            "recorded: which of the block's two runs has to be recorded all the same?",
+            "Forward: keep `block` in `ctx`, and x with `ctx.save_for_backward`; run the block. Backward: run it again "
+            "on a detached x that wants a gradient, under `torch.enable_grad()`; go back from its result.",
+            "In backward: `(x,) = ctx.saved_tensors`, `x = x.detach().requires_grad_()`, `y = ctx.block(x)` under "
+            "`torch.enable_grad()`, `y.backward(gradient)`, `return None, x.grad`. In the loop: "
+            "`x = Checkpoint.apply(block, x) if number % every == 0 else block(x)`.",
+        ),
+    ),
     Exercise(
         "peak_bytes",
         SHOWN,
@@ -178,24 +334,8 @@ check = Exercises(
             "vocabulary`.",
         ),
     ),
-    Exercise(
-        "placement",
-        [(_NARROW, 34.0), *_placements(Random(0))],
-        judge=judge_placement,
-        grade=STRETCH,
-        cases=Cases(_placements),
-        hints=(
-            "Compute the peak of one placement by hand. In backward, the last block comes first; a checkpointed block "
-            "is computed again and then holds everything.",
-            "Write a function for the peak of a set of blocks. Then try all sets: there are 2 to the number of "
-            "blocks. Of those within the budget, take the one with least time.",
-            "`held` starts as the sum of inputs (checkpointed) and kept MiB (others); this is the first peak. For each "
-            "block from the last: if it is checkpointed, `held + kept` is a possible peak, and then `held -= input`; "
-            "otherwise `held -= kept`. `itertools.combinations` gives the sets.",
-        ),
-    ),
 )
-hint, solution, attempts = check.hint, check.solution, check.attempts
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 
 def verdict_of(row: dict) -> Verdict:

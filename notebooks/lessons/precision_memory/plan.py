@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from labkit.engine.errors import PlanError
 from labkit.plans import TransformerPlan
 from labkit.theory.transformer import SIZES
-from lessons.precision_memory.theory.memory import LEVERS
+from lessons.precision_memory.theory.memory import LEVERS, YOURS
 
 PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast
 SCALINGS = ("float32", "float16", "float16 scaled", "float16 GradScaler", "bfloat16")
@@ -123,19 +123,21 @@ class Timeline(OneGpu):
 class Levers(OneGpu):
     """What lowers the peak of a steady step, and what each lever costs in time; a point sets lever.
 
-    On a CPU there is no host to move activations to: that lever is left out there.
+    On a CPU there is no host to move activations to: that lever is left out there. `yours`, the file of a student's
+    `run_blocks`, is one lever more.
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"sequence": 32, "repeats": 2}
     ALLOWED: ClassVar[dict[str, tuple]] = {"lever": tuple(LEVERS)}
 
     sequence: int = 1024
-    levers: tuple[str, ...] = tuple(LEVERS)
+    levers: tuple[str, ...] = tuple(lever for lever, options in LEVERS.items() if "by" not in options)
     warm_ups: int = 2
     repeats: int = 5
+    yours: str = ""
 
     def knobs(self) -> Iterator[dict[str, Any]]:
-        for lever in self.levers:
+        for lever in (*self.levers, *([YOURS] if self.yours else [])):
             if self.device == "cuda" or lever != "activations to the host":
                 yield {"lever": lever, "precision": "bfloat16", "sequence": self.sequence}
 

@@ -16,6 +16,7 @@ from labkit.story.words import as_table, listed
 from labkit.theory.sizes import MIB
 from lessons.precision_memory import tables
 from lessons.precision_memory.theory.floats import FORMATS, stalls_at
+from lessons.precision_memory.theory.memory import LEVERS
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -161,7 +162,7 @@ def ledger_explains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         f"**The formula {judged}**: at most {units.percent(worst[0])} is left over here, {units.percent(worst[1])} in "
         "the recorded run.",
         shown.rename(columns={"sequence": "context"}).round(1),
-        summary="All peaks in MiB; no_grad is a forward that keeps nothing",
+        summary="All peaks in MiB; forward keeps its activations, no_grad keeps nothing",
     )
 
 
@@ -190,8 +191,8 @@ def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shares = [units.percent(top["peak_ratio"]) for top in tops]
     idle = {*measured[1].loc[(measured[1]["peak_ratio"] - 1).abs() < _CLOSE, "lever"]} - {"plain"}
     columns = {"peak_ratio": "peak", "time_ratio": "time", "best": "unbeaten"}
-    shown = recorded[["lever"]].merge(here[["lever", *columns]], on="lever", how="left")
-    shown = shown.merge(recorded[["lever", *columns]], on="lever")
+    shown = here[["lever", *columns]].merge(recorded[["lever", *columns]], on="lever", how="outer", sort=False)
+    shown = shown.set_index("lever").reindex([lever for lever in LEVERS if lever in {*shown["lever"]}]).reset_index()
     shown.columns = ["lever", *(f"{name}, {run}" for run in ("here", "recorded") for name in columns.values())]
     return verdict(
         f"**The leanest is *{name}***: {shares[0]} of the plain peak here, {shares[1]} recorded. Alone, "

@@ -13,7 +13,7 @@ from labkit.tables.profile import MOMENT
 from labkit.theory.sizes import MIB
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
-from lessons.precision_memory.theory.memory import ITEMS, ledger, shape_of
+from lessons.precision_memory.theory.memory import ITEMS, ledger, lever_peak, shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -162,9 +162,10 @@ def allocations(run: Run, precision: str) -> pd.DataFrame:
 
 
 def levers(run: Run) -> pd.DataFrame:
-    """Return one row per lever: peak_mib, step_ms with spread, both over the plain step's, and `best`.
+    """Return one row per lever: peak_mib, step_ms with spread, both over the plain step's, formula_mib, and `best`.
 
-    `best`: no other lever beats it (see `beaten`). A lever that did not run has a status and no figures.
+    `formula_mib`: the peak by formula, of the plain step and of checkpoints alone; NaN for the others. `best`: no other
+    lever beats it (see `beaten`). A lever that did not run has a status and no figures.
     """
     table = run.medians(["lever"], "step_ms")
     peaks = run.entries("memory").groupby("lever", sort=False)["peak_mib"].max().reset_index()
@@ -172,6 +173,8 @@ def levers(run: Run) -> pd.DataFrame:
     plain = table[table["lever"] == "plain"]
     for ratio, column in (("peak_ratio", "peak_mib"), ("time_ratio", "step_ms")):
         table[ratio] = table[column] / (plain[column].iloc[0] if len(plain) else float("nan"))
+    shape = shape_of(run.plan, precision="bfloat16")
+    table["formula_mib"] = [lever_peak(shape, lever) / MIB for lever in table["lever"]]
     table["best"] = [pd.notna(row["peak_mib"]) and not beaten(row, table).any() for _, row in table.iterrows()]
     return of_run(table, run, sequence=run.plan.sequence)
 

@@ -4,7 +4,17 @@
 from labkit.engine.recordings import Recordings
 from lessons.sharding.charts import batches_chart, breakdown_chart, memory_chart, projection_chart, strategies_chart
 from lessons.sharding.charts import trace_chart, waterfall_chart
-from lessons.sharding.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_fused
+from lessons.sharding.exercises import (
+    attempts,
+    check,
+    diagnose,
+    hint,
+    show_suspects,
+    solution,
+    suspects,
+    why_fused,
+    yours,
+)
 from lessons.sharding.explorer import explore
 from lessons.sharding.plan import Accumulation, AsReported, Batches, Ladder, Links, Profiles, Strategies
 from lessons.sharding.plan import Timeline, Trial

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
+from labkit.course.exercises import Trial as Launches
 from labkit.course.judging import Mistake, float32_mistakes
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
-from lessons.sharding.tables import symptoms
+from lessons.sharding.plan import Accumulation, Trial
+from lessons.sharding.tables import accumulation, symptoms
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 _SHARDED = (0, 8, 12, 16)  # bytes of 16 per parameter that a stage shards: none, states, + gradients, + parameters
 _MIXED = (0, 12, 14, 16)  # the same with weights and gradients in 2 bytes, and a third state: weights in float32
-_BILLION = 10**9
 
 
 def held_bytes(parameters: int, ranks: int, stage: int) -> float:
@@ -69,65 +75,111 @@ _HELD_BYTES = compared(
 )
 
 
-def _clusters(random: Random) -> list:
-    """Return clusters in which every stage is the least that fits; one exactly, one not at all.
-
-    Each is parameters, ranks, bytes of a GPU, bytes of activations.
-    """
-    drawn = []
-    for stage in range(4):
-        parameters, ranks, kept = random.randint(1, 9) * _BILLION, random.randint(2, 16), random.randint(1, 20)
-        room = ceil(held_bytes(parameters, ranks, stage) / 1e8) * 10**8
-        drawn.append((parameters, ranks, room + kept * _BILLION, kept * _BILLION))
-    parameters, ranks = random.randint(1, 9) * _BILLION, random.choice((2, 4, 8))
-    drawn.append((parameters, ranks, int(held_bytes(parameters, ranks, 2)) + _BILLION, _BILLION))
-    drawn.append((parameters, ranks, int(0.9 * held_bytes(parameters, ranks, 3)), 0))
-    kept = 6 * parameters * (ranks - 1) // ranks  # whole, shared by the ranks or left out: three different stages
-    drawn.append((parameters, ranks, int(held_bytes(parameters, ranks, 1)) + kept // (2 * ranks), kept))
-    random.shuffle(drawn)
-    return drawn
+def _stacks(random: Random) -> list[tuple[int, int, int, int]]:
+    """Return ranks, blocks, micro-batches and a seed."""
+    return [(ranks, random.randint(2, 4), times, random.randint(1, 10**6)) for ranks, times in ((2, 3), (3, 2), (2, 1))]
 
 
-def _stage(parameters: int, ranks: int, room: float, least: bool = True) -> int | None:
-    """Return the least (or the largest) stage whose states fit the room; None where none does."""
-    fitting = [stage for stage in range(4) if held_bytes(parameters, ranks, stage) <= room]
-    return (fitting[0] if least else fitting[-1]) if fitting else None
+def judge_on_ranks(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdict:
+    """Return the verdict on what `tried.drive` tells of each rank, `due` being the same of the reference solution."""
+    for (ranks, _, micro_batches, _), mine, right in zip(inputs, given, due, strict=True):
+        for rank, (told, expected) in enumerate(zip(mine, right, strict=True)):
+            faults = _unit_faults(told, expected, micro_batches)
+            near = np.linalg.norm(np.subtract(told["gradients"], expected["gradients"]))
+            if not faults and near > 1e-3 * np.linalg.norm(expected["gradients"]):
+                faults["wrong"] = f"rank {rank}'s gradients are not those of one process that has all samples"
+            if faults:
+                where = f"with {ranks} ranks and micro-batches: {micro_batches}"
+                return Verdict.of_faults("sharded_step", {kind: f"{where}, {said}" for kind, said in faults.items()})
+    merit = "on 2 and 3 ranks gradients are those of one process, sent once per step, and weights come block by block"
+    return Verdict.of_faults("sharded_step", {}, merit)
 
 
-_SMALLEST_STAGE = compared(
-    "smallest_stage",
-    lambda p, n, gpu, kept: _stage(p, n, gpu - kept),
-    (
-        Mistake("largest", lambda p, n, gpu, kept: _stage(p, n, gpu - kept, least=False), "a smaller stage fits, too"),
-        Mistake("no_activations", lambda p, n, gpu, kept: _stage(p, n, gpu), "the activations need room, too"),
-        Mistake(
-            "shared_activations",
-            lambda p, n, gpu, kept: _stage(p, n, gpu - kept / n),
-            "ZeRO shards no activations: every rank keeps those of its own samples",
+def _unit_faults(told: dict[str, float], right: dict[str, float], micro_batches: int) -> dict[str, str]:
+    """Return what is wrong with the units and the exchanges of one rank."""
+    faults: dict[str, str] = {}
+    if told["sharded"] < 0.99:
+        left = units.percent(1 - told["sharded"])
+        faults["left_out"] = (
+            f"{left} of the model is in no unit: each rank keeps it whole, and nobody averages its gradients"
+        )
+    elif told["largest"] > 1.01 * right["largest"]:
+        sizes = [units.percent(told["largest"]), units.percent(right["largest"])]
+        faults["root_only"] = (
+            f"one collective moves {sizes[0]} of the model; with each block as a unit it is {sizes[1]}"
+        )
+    if told["exchanges"] > 1.5:
+        times = units.number(told["exchanges"], 2)
+        faults["synced_every_time"] = f"a step exchanges {times} times the model's gradients; once would do"
+    elif told["exchanges"] < 0.5 and told["sharded"] > 0.99:
+        faults["never_synced"] = "no gradients are exchanged: the last micro-batch's backward has to"
+    elif micro_batches > 1 and abs(told["ratio"] - micro_batches) < 0.05 * micro_batches:
+        faults["undivided"] = f"gradients are {units.number(told['ratio'])}× the right ones, as many as micro-batches"
+    return faults
+
+
+def _steps(file: str, *, size: str = "small", gpus: int = 0) -> list[Trial | Accumulation]:
+    common: dict[str, Any] = {"gpus": gpus, "seeds": 1, "yours": file}
+    return [
+        Trial.sized(size, variants=("yours",), **common),
+        Accumulation.sized(size, strategies=("fsdp_full",), times=(4,), **common),
+    ]
+
+
+def judge_run(run: Run) -> Verdict:
+    """Return the verdict on a Trial run of the student's functions, or on their times in an Accumulation run."""
+    if isinstance(run.plan, Trial):
+        return verdict_of(symptoms(run).iloc[0].to_dict() | {"variant": "sharded_step"})
+    row = accumulation(run).iloc[0]
+    yours, ours, each = (units.seconds(row[f"step_ms_{name}"] / 1e3) for name in ("yours", "last", "every"))
+    taken = f"{yours} with your functions, {ours} with the reference solution, and {each} with an exchange after each"
+    merit = f"on {run.plan.workers_text}, a step of {row['micro_batches']:g} micro-batches takes {taken}"
+    return Verdict.of_faults("sharded_step", {}, merit)
+
+
+def say_the_order(verdict: Verdict) -> Verdict:
+    """Return the verdict on an answer that raised; where torch refuses a unit below another one, it says so."""
+    if "Invariant encountered" not in str(verdict):
+        return verdict
+    why_so = "a module below a unit has no parameters left for a unit of its own: the blocks come before the model"
+    return replace(verdict, faults=verdict.faults | {"root_first": why_so})
+
+
+_WORKER = "lessons.sharding.worker"
+_REFERENCE = tuple(f"{_WORKER}.sharded.{name}" for name in ("shard_units", "add_gradients"))
+_SHARDED_STEP = Exercise(
+    "sharded_step",
+    judge=judge_on_ranks,
+    on_failure=say_the_order,
+    functions=("shard_units", "add_gradients"),
+    cases=Cases(
+        _stacks,
+        driver=f"{_WORKER}.tried",
+        on_ranks=True,
+        reference=_REFERENCE,
+        may_import=(
+            *("labkit.worker.collectives", "labkit.worker.strategies"),
+            *(f"{_WORKER}.{name}" for name in ("gpt", "sharded", "tried")),
         ),
-        Mistake(
-            "always",
-            lambda p, n, gpu, kept: 3 if (stage := _stage(p, n, gpu - kept)) is None else stage,
-            "not even stage 3 fits: return None",
-        ),
-        Mistake("below", lambda p, n, gpu, kept: _stage(p, n, gpu - kept - 1), "what fills the GPU exactly still fits"),
+        start_s=60.0,  # torch, and its FSDP
     ),
-    result_form="a stage from 0 to 3, or None",
-    rule="take the least stage whose parameters, gradients, states and activations together fit the GPU",
-    merit="the least stage that fits is found, and None where none does",
-    cases=Cases(_clusters),
+    trial=Launches(_steps, judge_run),
     grade=CORE,
     hints=(
-        "Use your `held_bytes` as a start. What else is in a GPU's memory besides the states?",
-        "Go through the stages from 0 to 3. Return the first one whose bytes, with the activations, are at most "
-        "the GPU's. No stage shards the activations.",
-        "Stage s keeps `16 - sharded[s] + sharded[s] / ranks` bytes per parameter, with `sharded = [0, 8, 12, "
-        "16]`. Compare `that * parameters + activation_bytes` with `gpu_bytes`. After the loop, return None.",
+        "All parameters of a unit are gathered together. What is gathered at once if the model is one unit? And which "
+        "parameters does no block have?",
+        "`fully_shard(module, mesh=mesh)` makes a unit of what is in no unit yet: so the blocks come first, then the "
+        "model. `model.set_requires_gradient_sync(…)` says whether the next backward exchanges. Each loss counts one "
+        "of several micro-batches.",
+        "`for block in model.blocks: fully_shard(block, mesh=mesh)`, then `fully_shard(model, mesh=mesh)`. For each "
+        "micro-batch: `model.set_requires_gradient_sync(number == len(micro_batches) - 1)`, then "
+        "`(model(tokens, targets) / len(micro_batches)).backward()`.",
     ),
+    solution=_REFERENCE,
 )
 
-check = Exercises("sharding", _HELD_BYTES, _SMALLEST_STAGE)
-hint, solution, attempts = check.hint, check.solution, check.attempts
+check = Exercises("sharding", _SHARDED_STEP, _HELD_BYTES)
+hint, solution, attempts, yours = check.hint, check.solution, check.attempts, check.yours
 
 _RIGHT = """
 for block in model.blocks:

@@ -40,7 +40,8 @@ class GptPlan(TrainingPlan):
     """GPT-2 Large, unless told otherwise: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
 
     A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
-    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, or the last).
+    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, the last, or as
+    `yours` says, the file of a student's `shard_units` and `add_gradients`).
     `compiled` is "no", "blocks" (one graph for all of them, and one for the head), "whole", or "by hand": a step
     that is written out, and needs no compiler; "by hand, float8" multiplies the blocks' matrices in float8.
     """
@@ -50,7 +51,7 @@ class GptPlan(TrainingPlan):
     SMALL: ClassVar[dict[str, Any]] = _SMALL
     ALLOWED: ClassVar[dict[str, tuple]] = {
         "attention": ("plain", "fused"),
-        "synced": ("every", "last"),
+        "synced": ("every", "last", "yours"),
         "compiled": _COMPILED,
     }
     FEW: ClassVar[int | None] = 2
@@ -66,6 +67,7 @@ class GptPlan(TrainingPlan):
     precision: str = "bfloat16"
     warm_ups: int = 3
     repeats: int = 6
+    yours: str = ""
 
     def validate(self) -> None:
         if self.hidden % self.heads:
@@ -184,7 +186,7 @@ class Batches(GptPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulation(GptPlan):
-    """Gradients exchanged after every micro-batch, or once per step."""
+    """Gradients exchanged after every micro-batch, or once per step; and as the student's functions do it."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2}
 
@@ -195,6 +197,8 @@ class Accumulation(GptPlan):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for times, strategy, synced in product(self.times, self.strategies, ("every", "last")):
             yield self.setting(strategy, self.gpus, times=times, synced=synced)
+        for times in self.times if self.yours else ():
+            yield self.setting("fsdp_full", self.gpus, times=times, synced="yours")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +273,7 @@ class Trial(GptPlan):
     """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
-    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": VARIANTS}
+    ALLOWED: ClassVar[dict[str, tuple]] = {"variant": (*VARIANTS, "yours")}
     FULL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
 
     variants: tuple[str, ...] = ("right",)

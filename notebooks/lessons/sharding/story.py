@@ -191,7 +191,8 @@ def one_exchange(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if {*changes.values()} == {_SAME}:
         said = f"every strategy takes {_SAME}"
     columns = (("step_ms", "ms"), ("spread_step_ms", "± ms"), ("sent_mib", "MiB sent"), ("peak_mib", "peak MiB"))
-    ends = (("every", "after each"), ("last", "once"))
+    ends = [("every", "after each"), ("last", "once")]
+    ends += [("yours", "yours")] if "step_ms_yours" in table else []
     names = {f"{name}_{end}": f"{unit}, {exchanged}" for end, exchanged in ends for name, unit in columns}
     shown = _shown(table, names, "micro_batches", "strategy")
     place, count = place_name(table).capitalize(), table["micro_batches"].max()

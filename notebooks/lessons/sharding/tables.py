@@ -120,7 +120,8 @@ def _synced(row: pd.Series | dict) -> int:
 def accumulation(run: Run) -> pd.DataFrame:
     """Return per number of micro-batches and strategy: step_ms, sent_mib of all collectives, peak_mib, and the saving.
 
-    Columns end in "_every", gradients exchanged after each micro-batch, or "_last", once per step.
+    Columns end in "_every", gradients exchanged after each micro-batch, "_last", once per step, or "_yours", where the
+    run has a student's functions.
     """
     by = ["micro_batches", "strategy", "synced"]
     table = run.medians(by, "step_ms")
@@ -130,7 +131,9 @@ def accumulation(run: Run) -> pd.DataFrame:
     table = table.join(moved, on=by).join(peaks, on=by)
     columns = ["step_ms", "spread_step_ms", "sent_mib", "peak_mib"]
     wide = table.pivot_table(index=by[:2], columns="synced", sort=False, values=columns, dropna=False)
-    result = pd.DataFrame({f"{name}_{synced}": wide[name][synced] for name in columns for synced in ("every", "last")})
+    result = pd.DataFrame(
+        {f"{name}_{synced}": wide[name][synced] for name in columns for synced in sorted({*table["synced"]})}
+    )
     result["saved_ms"] = result["step_ms_every"] - result["step_ms_last"]
     result["resolved"] = result["saved_ms"].abs() > result["spread_step_ms_every"] + result["spread_step_ms_last"]
     return of_run(result.reset_index(), run)

@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+from exercises_tried import ON_RANKS
 
 from labkit.course.exercises import exercise_of
 from labkit.course.grading import confine
@@ -102,6 +103,40 @@ def test_an_all_reduce_over_groups_is_graded_as_in_the_notebook(old, new, outcom
     name, limits = "beyond_the_node.hierarchical_all_reduce", Limits(1.0 if outcome == HUNG else 20.0)
     verdict = judge(exercise_of(name), name, LEVELS.replace(old, new), "ada", limits=limits)
     assert (verdict.outcome, [*verdict.faults]) == (outcome, [kind] if kind else []), verdict
+
+
+CHECKPOINTS = """
+from torch.utils.checkpoint import checkpoint
+
+def run_blocks(blocks, x, every):
+    for number, block in enumerate(blocks):
+        x = checkpoint(block, x, use_reentrant=False) if number % every == 0 else block(x)
+    return x
+"""
+REFERENCE = "from lessons.precision_memory.worker.checkpoints import run_blocks\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "outcome", "kind"),
+    [
+        (CHECKPOINTS, RIGHT, ""),
+        (CHECKPOINTS.replace("% every == 0", "% every"), WRONG, "kept"),
+        (CHECKPOINTS.replace("block, x, use", "block(x), use"), RAISED, "raised"),
+        (REFERENCE, RAISED, "raised"),
+    ],
+)
+def test_checkpoints_are_graded_as_in_the_notebook(code, outcome, kind):
+    name = "precision_memory.run_blocks"
+    verdict = judge(exercise_of(name), name, code, "ada", limits=Limits(20.0))
+    assert verdict.outcome == outcome and (not kind or kind in verdict.faults), verdict
+
+
+@pytest.mark.parametrize("name", sorted(ON_RANKS))
+def test_the_reference_solution_is_packed_with_the_driver_and_its_body_is_not(name):
+    cases = exercise_of(name).cases
+    whole, cut = (files_of_modules(cases.may_import, holes) for holes in ((), cases.reference))
+    assert whole != cut
 
 
 def test_only_its_own_ranks_are_in_reach():

@@ -21,10 +21,16 @@ from labkit.tools import handout as handout_command
 
 # A lab's own workers run these reference solutions.
 MEASURED = {
-    *("attention.add_tile", "beyond_the_node.hierarchical_all_reduce", "ddp_fsdp.sharded_layer"),
+    *(
+        "attention.add_tile",
+        "beyond_the_node.hierarchical_all_reduce",
+        "ddp_fsdp.sharded_layer",
+        "sharding.sharded_step",
+    ),
     *(f"broadcast.{name}" for name in ("pipelined", "scatter_all_gather")),
     *(f"ddp_from_scratch.{name}" for name in ("exchange", "ready")),
     *(f"optimizer_sharding.{name}" for name in ("momentum_step", "update_all")),
+    "precision_memory.run_blocks",
 }
 STUDENT = """
 import importlib, json

@@ -1,19 +1,20 @@
 """Lab 07's exercises: right answers pass, each typical mistake is named."""
 
+import json
+
 import pytest
+from exercises_tried import written_as
+from made import CPU, write_run
 
 from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
 from lessons import precision_memory
-from lessons.precision_memory.exercises import SHOWN, judge_peaks, judge_placement, verdict_of
+from lessons.precision_memory.exercises import SHOWN, judge_levers, judge_peaks, judge_stacks, verdict_of
 from lessons.precision_memory.tables import faults
-from lessons.precision_memory.theory.memory import Block, Shape, best_placement, checkpointed_peak, ledger
+from lessons.precision_memory.theory.memory import REFERENCE, YOURS, Shape, checkpointed_step, ledger, shape_of
+from lessons.precision_memory.worker.tried import drive
 
-PLACEMENTS = [
-    ([Block(*block) for block in blocks], budget)
-    for blocks, budget in precision_memory.check.by_name["placement"].inputs
-]
 RIGHT_ANSWER = code_of("lessons.precision_memory.solutions.peak_bytes")
 
 
@@ -85,35 +86,116 @@ def test_no_single_term_is_enough(measured):
         assert judge_peaks(without, measured).outcome == WRONG, item
 
 
-def test_placements():
-    right = [sorted(best_placement(blocks, budget)[0]) for blocks, budget in PLACEMENTS]
-    assert judge_placement(right, PLACEMENTS).outcome == RIGHT
-    everything = [list(range(len(blocks))) for blocks, _ in PLACEMENTS]
-    assert "time" in judge_placement(everything, PLACEMENTS).faults
-    assert "budget" in judge_placement([[] for _ in PLACEMENTS], PLACEMENTS).faults
-    assert "form" in judge_placement([None for _ in PLACEMENTS], PLACEMENTS).faults
-    assert "bounds" in judge_placement([[99] for _ in PLACEMENTS], PLACEMENTS).faults
-    kept = [([10.0, 1.0, 1.0] if number < 3 else [40.0, 1.0, 2.0]) for number in range(4)]
-    assert "while a block is computed again" in judge_placement([[3]], [(kept, 45.0)]).faults["budget"]
+TORCHS_LEVER = "checkpoint every 2nd block"
+STACKS = precision_memory.check.by_name["run_blocks"].inputs
+CHECKPOINT = "import torch\n\n\n" + "\n\n\n".join(
+    code_of(f"lessons.precision_memory.worker.checkpoints.{name}") for name in ("Checkpoint", "run_blocks")
+)
+CHECKPOINT = CHECKPOINT.replace(
+    "blocks: Sequence[Callable], x: torch.Tensor, every: int) -> torch.Tensor:", "blocks, x, every):"
+)
+LOOP = "x = Checkpoint.apply(block, x) if number % every == 0 else block(x)"
+TORCHS = "x = checkpoint(block, x, use_reentrant=False) if number % every == 0 else block(x)"
+IMPORTED = ("import torch\n", "import torch\nfrom torch.utils.checkpoint import checkpoint\n")
+AGAIN = "y = ctx.block(x)"
+WITH_GRAPH = "with torch.enable_grad():\n            ctx.y = block(x)\n        return ctx.y + 0"
+SEGMENTS = """for number in range(0, len(blocks), every):
+        def run(x, some=blocks[number : number + every]):
+            for block in some:
+                x = block(x)
+            return x
+
+        x = Checkpoint.apply(run, x)"""
 
 
-def test_no_simple_rule_places_all():
-    """Neither the largest first, nor the cheapest first, nor the first blocks first is best everywhere."""
-    rules = {
-        "largest": lambda blocks: sorted(range(len(blocks)), key=lambda at: -blocks[at].kept_mib),
-        "cheapest": lambda blocks: sorted(range(len(blocks)), key=lambda at: blocks[at].forward_ms),
-        "first": lambda blocks: range(len(blocks)),
-    }
-    for rule in rules.values():
-        given = []
-        for blocks, budget in PLACEMENTS:
-            chosen: list[int] = []
-            for at in rule(blocks):
-                if checkpointed_peak(blocks, set(chosen)) <= budget:
-                    break
-                chosen.append(at)
-            given.append(chosen)
-        assert judge_placement(given, PLACEMENTS).outcome == WRONG
+def stacked(*swaps):
+    """Give the verdict on the right checkpoint with some of its text replaced; results come back through JSON."""
+    text = CHECKPOINT
+    for old, new in swaps:
+        assert old in text
+        text = text.replace(old, new)
+    run_blocks = written_as("precision_memory.run_blocks", text)
+    return judge_stacks(json.loads(json.dumps([[drive(run_blocks, None, *case)] for case in STACKS])), STACKS)
+
+
+@pytest.mark.parametrize(
+    ("swaps", "kinds"),
+    [
+        ([], set()),
+        ([IMPORTED, (LOOP, TORCHS)], set()),
+        ([IMPORTED, (LOOP, TORCHS.replace("False", "True"))], set()),
+        ([(LOOP, "x = block(x)")], {"nothing"}),
+        ([(LOOP, "x = Checkpoint.apply(block, x)")], {"others"}),
+        ([(LOOP, LOOP.replace("== 0", "== every - 1"))], {"kept", "nothing"}),
+        ([(LOOP, LOOP.replace("== 0", "> 0"))], {"kept", "nothing"}),
+        ([(f"for number, block in enumerate(blocks):\n        {LOOP}", SEGMENTS)], {"others"}),
+        ([(LOOP, "with torch.no_grad():\n            x = block(x)")], {"no_gradient"}),
+        ([(LOOP, "x = block(x if number % every else x.detach())")], {"no_gradient", "x_gradient"}),
+        ([("return block(x)", WITH_GRAPH)], {"nothing"}),
+        ([("return block(x)", "block(x)\n        return block(x)")], {"twice"}),
+        ([("return block(x)", "return block(x) + 1e-6")], {"result"}),
+        ([("return block(x)", "return block(x) * float('nan')")], {"result"}),
+        ([("enumerate(blocks)", "enumerate(blocks[::-1])")], {"result"}),
+        ([("enumerate(blocks)", "enumerate(blocks[:-1])")], {"left_out"}),
+        ([(AGAIN, f"{AGAIN}\n            y = ctx.block(x)")], {"again"}),
+        ([("y.backward(gradient)", "ctx.block.y = y\n        y.backward(gradient, retain_graph=True)")], {"together"}),
+        ([("y.backward(gradient)", "y.backward(torch.ones_like(y))")], {"gradient"}),
+        ([("None, x.grad", "None, gradient")], {"gradient", "x_gradient"}),
+        ([("None, x.grad", "None, None")], {"no_gradient", "x_gradient"}),
+        ([("y.backward(gradient)", "(x.grad,) = torch.autograd.grad(y, x, gradient)")], {"no_gradient"}),
+        ([("    return x", "    return list(x)")], {"form"}),
+        ([("    return x", "    return x[0]")], {"form"}),
+    ],
+)  # fmt: skip
+def test_each_mistake_of_a_checkpoint_by_its_kind(swaps, kinds):
+    verdict = stacked(*swaps)
+    assert set(verdict.faults) == kinds, verdict
+    assert (verdict.outcome, bool(verdict.merits)) == ((WRONG, False) if kinds else (RIGHT, True))
+
+
+def test_stacks_end_with_a_checkpointed_block_and_with_others():
+    ends = {(blocks - 1) % every == 0 for _, blocks, every, _ in STACKS}
+    assert ends == {True, False} and any(every > blocks for _, blocks, every, _ in STACKS)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_right_checkpoint_is_measured_beside_the_formula_and_stands_among_the_levers():
+    answers.save("precision_memory.run_blocks", CHECKPOINT)
+    verdict = precision_memory.check("run_blocks", size="small")
+    assert verdict.outcome == RIGHT, verdict
+    assert "from the formula's" in verdict.merits[1] and "with torch's" in verdict.merits[2]
+    plan = precision_memory.Levers.small(levers=("plain",), yours=precision_memory.yours("run_blocks"))
+    assert [knobs["lever"] for knobs in plan.knobs()] == ["plain", YOURS]
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (CHECKPOINT.replace(AGAIN, "while True:\n                pass"), "hung"),
+        (CHECKPOINT.replace("ctx.save_for_backward(x)", "ctx.save_for_backward(y)"), "raised"),
+    ],
+)
+def test_a_checkpoint_that_does_not_come_back_or_raises(code, kind):
+    answers.save("precision_memory.run_blocks", code)
+    faults = precision_memory.check("run_blocks", size="small", patience_s=1.0).faults
+    assert [*faults] == [kind]
+    assert ("a loop in it does not end" in faults[kind]) == (kind == "hung"), "one rank waits for no other"
+
+
+@pytest.mark.parametrize(
+    ("peak", "loss", "kinds"), [(1.0, 1.0, []), (1.2, 1.0, ["peak"]), (0.8, 1.0, ["peak"]), (1.0, 1.1, ["loss"])]
+)
+def test_a_peak_off_the_formula_and_another_loss_are_named(peak, loss, kinds, tmp_path):
+    plan = precision_memory.Levers.small(seeds=(0,), levers=("plain", TORCHS_LEVER, REFERENCE), yours="answer.py")
+    due = checkpointed_step(shape_of(plan, precision="bfloat16"), 2) / 2**20
+    rows = []
+    for number, lever in enumerate(("plain", TORCHS_LEVER, REFERENCE, YOURS)):
+        mine = lever == YOURS
+        knobs = {"point": number, "lever": lever, "iteration": 0, "warm_up": False}
+        rows.append((0, knobs | {"entry": "memory", "peak_mib": due * (peak if mine else 1)}))
+        rows.append((0, knobs | {"entry": "step", "step_ms": 5.0, "loss": 6.0 * (loss if mine else 1)}))
+    assert [*judge_levers(write_run(tmp_path / "run", plan, CPU, rows)).faults] == kinds
 
 
 @pytest.mark.usefixtures("elsewhere")

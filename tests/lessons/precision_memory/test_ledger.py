@@ -6,12 +6,10 @@ from labkit.theory.transformer import SIZES
 from lessons.precision_memory.theory.memory import (
     ITEMS,
     PHASES,
-    Block,
     Shape,
-    best_placement,
-    checkpointed_peak,
+    blocks_peak,
+    checkpointed_step,
     ledger,
-    recomputed_ms,
     residual_bytes,
 )
 
@@ -61,20 +59,16 @@ def test_torchs_default_update_makes_temporaries():
     assert foreach["temporary"] - fused["temporary"] == 4 * shape().parameters
 
 
-BLOCKS = [Block(10.0, 1.0, 2.0)] * 4
+def test_checkpoints_lower_the_peak_of_blocks():
+    """The first block is computed again when all others are gone, the last one while all others hold theirs."""
+    assert blocks_peak(10, 1, 4, 9) == 31
+    assert blocks_peak(10, 1, 4, 1) == 4 + 9
+    assert blocks_peak(10, 1, 5, 2) == 3 + 20 + 9
+    assert blocks_peak(10, 1, 1, 1) == 10
 
 
-def test_checkpoints_lower_the_peak_and_cost_a_forward():
-    assert checkpointed_peak(BLOCKS, set()) == 40
-    assert checkpointed_peak(BLOCKS, {0, 1, 2, 3}) == 4 + 10
-    assert checkpointed_peak(BLOCKS, {0}) == 31, "the first block is computed again when all others are gone"
-    assert checkpointed_peak(BLOCKS, {3}) == 31 + 10, "the last one while all others still hold theirs"
-    assert recomputed_ms(BLOCKS, {0, 2}) == 4
-
-
-def test_the_best_placement():
-    assert best_placement(BLOCKS, 40) == (set(), 0)
-    assert best_placement(BLOCKS, 31) == ({0}, 2)
-    assert best_placement(BLOCKS, 5) is None
-    uneven = [Block(10.0, 1.0, 9.0), Block(10.0, 1.0, 1.0), Block(10.0, 1.0, 9.0)]
-    assert best_placement(uneven, 31 - 9) == ({1}, 1)
+def test_a_step_with_checkpoints_has_its_fullest_moment_at_the_loss_in_backward_or_at_the_update():
+    long, short = shape(1024, "bfloat16"), shape(64, "bfloat16")
+    plain = sum(ledger(long, "steady step").values())
+    assert plain > checkpointed_step(long, 4) > checkpointed_step(long, 2) > checkpointed_step(long, 1)
+    assert checkpointed_step(short, 1) == pytest.approx(sum(ledger(short, "steady step").values()), rel=0.01)

@@ -4,8 +4,10 @@ import pytest
 
 from labkit import published
 from labkit.engine.recordings import replay
+from labkit.theory.sizes import MIB
 from lessons import precision_memory
 from lessons.precision_memory import tables
+from lessons.precision_memory.theory.memory import checkpointed_step, shape_of
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +59,11 @@ def test_levers_need_the_same_memory_on_another_gpu(runs):
     assert (there["status"] == "ok").all() and len(there) == len(here) == 12
     assert there["peak_mib"].to_numpy() == pytest.approx(here["peak_mib"].to_numpy(), rel=1e-3)
     assert set(there.index[there["best"]]) == set(here.index[here["best"]])
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_a_recorded_step_with_checkpoints_peaks_as_the_formula_says(runs, every):
+    table = precision_memory.levers(runs["levers"]).set_index("lever")
+    names = {1: "every block", 2: "every 2nd block", 4: "every 4th block"}
+    due = checkpointed_step(shape_of(runs["levers"].plan, precision="bfloat16"), every) / MIB
+    assert table.loc[f"checkpoint {names[every]}", "peak_mib"] == pytest.approx(due, rel=0.01)

@@ -64,7 +64,7 @@ def test_answers_in_a_worker():
 
 
 def test_an_unknown_exercise_names_those_there_are():
-    with pytest.raises(ValueError, match="'buckets' is no exercise; there are held_bytes"):
+    with pytest.raises(ValueError, match="'buckets' is no exercise; there are sharded_step, held_bytes"):
         sharding.check("buckets")
 
 

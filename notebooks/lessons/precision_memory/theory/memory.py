@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any, NamedTuple
 
 from labkit.theory.transformer import activations, transformer
@@ -124,59 +124,68 @@ def _first_backward(shape: Shape) -> int:
     return head + max(0, shape.tokens * rows)
 
 
+YOURS, REFERENCE = "yours, every 2nd block", "by hand, every 2nd block"
 # What a lever changes of the plain step: AdamW in one kernel, autocast to bfloat16, nothing computed twice.
 LEVERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "foreach AdamW": {"update": "foreach"},
     "gradients set to zero": {"set_to_none": False},
-    "checkpoint every block": {"checkpoint": "every 1"},
-    "checkpoint every 2nd block": {"checkpoint": "every 2"},
-    "checkpoint every 4th block": {"checkpoint": "every 4"},
-    "checkpoint, selective": {"checkpoint": "selective"},
+    "checkpoint every block": {"checkpoint": 1},
+    "checkpoint every 2nd block": {"checkpoint": 2},
+    "checkpoint every 4th block": {"checkpoint": 4},
+    YOURS: {"checkpoint": 2, "by": "yours"},
+    REFERENCE: {"checkpoint": 2, "by": "reference"},
+    "checkpoint, selective": {"checkpoint": 1, "selective": True},
     "activations to the host": {"offload": True},
     "optimizer in backward": {"in_backward": True},
     "bfloat16 weights": {"weights": "bfloat16"},
-    "checkpoint + optimizer in backward": {"checkpoint": "every 1", "in_backward": True},
-    "all: bfloat16, checkpoint, in backward": {"weights": "bfloat16", "checkpoint": "every 1", "in_backward": True},
+    "checkpoint + optimizer in backward": {"checkpoint": 1, "in_backward": True},
+    "all: bfloat16, checkpoint, in backward": {"weights": "bfloat16", "checkpoint": 1, "in_backward": True},
 }
 
 
-class Block(NamedTuple):
-    """One block to place a checkpoint on: MiB that it keeps, MiB of its input alone, ms of its forward."""
+def blocks_peak(kept: float, entry: float, layers: int, every: int) -> float:
+    """Return the most bytes that blocks hold while backward walks from the last one to the first.
 
-    kept_mib: float
-    input_mib: float
-    forward_ms: float
-
-
-def checkpointed_peak(blocks: Sequence[Block], chosen: set[int]) -> float:
-    """Return the most MiB of activations while backward walks through the blocks from the last to the first.
-
-    A checkpointed block keeps its input only; in backward it is computed again and then keeps all, while the blocks
-    before it still hold theirs.
+    Each keeps `kept` bytes, its input's `entry` among them; numbers 0, every, 2·every … keep their input only, and are
+    computed again just before their backward.
     """
-    peak = held = sum(block.input_mib if at in chosen else block.kept_mib for at, block in enumerate(blocks))
-    for at in reversed(range(len(blocks))):
-        if at in chosen:
-            peak = max(peak, held + blocks[at].kept_mib)
-        held -= blocks[at].input_mib if at in chosen else blocks[at].kept_mib
-    return max(peak, 0.0)
+    return max(held for _, held in _blocks_held(kept, entry, layers, every))
 
 
-def recomputed_ms(blocks: Sequence[Block], chosen: set[int]) -> float:
-    """Return the ms that checkpoints add to a step: each checkpointed block's forward once more."""
-    return sum(blocks[at].forward_ms for at in chosen)
+def _blocks_held(kept: float, entry: float, layers: int, every: int) -> list[tuple[int, float]]:
+    """Return (block, bytes that all blocks hold) when forward ends, and when backward comes to each block."""
+    held = sum(kept if number % every else entry for number in range(layers))
+    course = [(layers - 1, held)]
+    for number in reversed(range(layers)):
+        is_again = number % every == 0
+        course.append((number, held + (kept - entry if is_again else 0)))
+        held -= entry if is_again else kept
+    return course
 
 
-def best_placement(blocks: Sequence[Block], budget_mib: float) -> tuple[set[int], float] | None:
-    """Return the blocks to checkpoint that cost least time within the budget, and their ms; None where none fit.
+def checkpointed_step(shape: Shape, every: int) -> float:
+    """Return the bytes at the fullest moment of a steady step in which one block of `every` is checkpointed.
 
-    All subsets are tried: meant for up to about 14 blocks.
+    That is the loss, the beginning of some block's backward, or the update.
     """
-    best: tuple[set[int], float] | None = None
-    for mask in range(2 ** len(blocks)):
-        chosen = {at for at in range(len(blocks)) if mask >> at & 1}
-        ms = recomputed_ms(blocks, chosen)
-        if (best is None or ms < best[1]) and checkpointed_peak(blocks, chosen) <= budget_mib:
-            best = (chosen, ms)
-    return best
+    loss, *_, update = (sum(items.values()) for items in _moments(shape, "steady step", "fused"))
+    kept, entry = shape.kept - shape._replace(layers=shape.layers - 1).kept, 4 * shape.tokens * shape.hidden
+    (_, after_forward), *backward = _blocks_held(kept, entry, shape.layers, every)
+    weights = 4 * shape.hidden**2 + 3 * shape.hidden * shape.inner  # of a block; its norms are nothing beside them
+    copy = 2 * weights if shape.copies else 0
+    head, rest = 4 * shape.hidden * shape.vocabulary, (4 + STATE_BYTES) * shape.parameters
+    moments = [loss - shape.layers * kept + after_forward, update]
+    for number, held in backward:
+        gradients = head + 4 * weights * (shape.layers - 1 - number)
+        copies = copy * sum(before == number or before % every > 0 for before in range(number + 1))
+        moments.append(rest + gradients + held + copies + entry)
+    return max(moments)
+
+
+def lever_peak(shape: Shape, lever: str) -> float:
+    """Return the bytes at the fullest moment of a steady step under one of LEVERS; NaN where there is no formula."""
+    options = LEVERS[lever]
+    if not {*options} <= {"checkpoint", "by"}:
+        return math.nan
+    return checkpointed_step(shape, options["checkpoint"]) if options else sum(ledger(shape, "steady step").values())

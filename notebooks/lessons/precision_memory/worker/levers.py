@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,15 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.theory.sizes import MIB
 from labkit.worker.allocations import Meter
 from labkit.worker.strategies import after_gradient
 from lessons.precision_memory.theory.memory import LEVERS
+from lessons.precision_memory.worker.checkpoints import run_blocks
 from lessons.precision_memory.worker.memory import Training, adamw
+from lessons.precision_memory.worker.numbers import precision_context
 
 _LEAST_MOVED = MIB  # bytes of an activation that is worth a copy to the host
 # What the selective checkpoint keeps: results of matrix products and of attention, by every backend's name for it.
@@ -45,8 +50,14 @@ class TrainingWithLever(Training):
         if self.options.get("weights") == "bfloat16":
             self.model.to(torch.bfloat16)
             self.precision = "float32"  # no autocast: the weights say how to multiply
-        if "checkpoint" in self.options:
-            place_checkpoints(self.model, self.options["checkpoint"])
+        if "by" in self.options:
+            yours = self.options["by"] == "yours"
+            run = load_function(Path(worker.plan.yours), "run_blocks") if yours else run_blocks
+            autocast = functools.partial(precision_context, worker.device, self.precision)
+            stack: Any = BlocksRunBy(run, self.model.blocks, self.options["checkpoint"], autocast)
+            self.model.blocks = nn.ModuleList([stack])
+        elif "checkpoint" in self.options:
+            place_checkpoints(self.model, self.options["checkpoint"], self.options.get("selective", False))
         if self.options.get("in_backward"):
             self.own = update_in_backward(self.model)
 
@@ -63,16 +74,32 @@ class TrainingWithLever(Training):
         self.optimizer.zero_grad(set_to_none=self.options.get("set_to_none", True))
 
 
-def place_checkpoints(model: nn.Module, how: str) -> None:
-    """Have blocks computed again in backward: "every k" for one block in k, "selective" for all but matrix products.
+class BlocksRunBy(nn.Module):
+    """All blocks of a model as one module, which a `run_blocks` runs.
 
-    A checkpointed block keeps its input. The selective checkpoint keeps the results of matrix products and attention,
-    so that only cheap work is repeated.
+    Each block brings its own autocast: in backward, the one of the step is closed.
+    """
+
+    def __init__(self, run: Callable, blocks: nn.ModuleList, every: int, autocast: Callable):
+        super().__init__()
+        self.run, self.blocks, self.every, self.autocast = run, blocks, every, autocast
+
+    def forward(self, hidden: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+        def run_one(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            with self.autocast():
+                return block(x, turn)
+
+        return self.run([functools.partial(run_one, block) for block in self.blocks], hidden, self.every)
+
+
+def place_checkpoints(model: nn.Module, every: int, is_selective: bool = False) -> None:
+    """Have one block of `every` keep its input only, and be computed again in backward.
+
+    The selective checkpoint keeps the results of matrix products and attention, too: only cheap work is repeated.
     """
     blocks: Any = model.blocks
-    every = 1 if how == "selective" else int(how.removeprefix("every "))
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-    if how == "selective":
+    if is_selective:
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, selective_policy)
     for number, block in enumerate(blocks):
         if number % every == 0:

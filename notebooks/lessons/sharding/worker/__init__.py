@@ -17,6 +17,7 @@ from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
 from lessons.sharding.worker.gpt import Gpt, samples
 from lessons.sharding.worker.overlap import profile
 from lessons.sharding.worker.trials import time_collective, try_variant
+from lessons.sharding.worker.yours import YourTrainer
 
 __all__ = ["measure", "prepare"]
 
@@ -42,14 +43,11 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
     if point.compiled.startswith("by hand"):
         _run_by_hand(worker, point, group)
         return
-    trainer = Trainer(
-        Gpt(worker.plan, point, worker.device),
-        point.strategy,
-        group,
-        worker.device,
-        adamw(_LEARNING_RATE, point.precision, point.fused),
-        synced=point.synced,
-    )
+    model, optimizer = Gpt(worker.plan, point, worker.device), adamw(_LEARNING_RATE, point.precision, point.fused)
+    if point.synced == "yours":
+        trainer = YourTrainer(model, worker.plan.yours, group, worker.device, optimizer)
+    else:
+        trainer = Trainer(model, point.strategy, group, worker.device, optimizer, synced=point.synced)
     next_batches = batch_source(worker, point)
     if isinstance(worker.plan, Profiles):
         profile(worker, trainer, next_batches, group)

@@ -13,6 +13,7 @@ from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.equality import mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
 from labkit.worker.trainer import Trainer, batches
 from lessons.sharding.worker.gpt import Gpt, samples
+from lessons.sharding.worker.yours import YourTrainer
 
 
 def time_collective(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
@@ -60,15 +61,12 @@ def try_variant(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup
     tensors = samples(plan, plan.steps * point.batch, point.seed)
     reference = Trainer(Gpt(plan, point, worker.device), "single", None, worker.device, sgd)
     start = [weight.detach().clone() for weight in reference.weights()]
-    trainer = Trainer(
-        Gpt(plan, point, worker.device),
-        point.strategy,
-        group,
-        worker.device,
-        sgd,
-        synced=point.synced,
-        divide=point.variant != "undivided",
-    )
+    model = Gpt(plan, point, worker.device)
+    if point.variant == "yours":
+        trainer = YourTrainer(model, plan.yours, group, worker.device, sgd)
+    else:
+        divide = point.variant != "undivided"
+        trainer = Trainer(model, point.strategy, group, worker.device, sgd, synced=point.synced, divide=divide)
     mine = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
     right = batches(tensors, point.batch, 0, 1, point.seed)
     losses, row = [], {}
