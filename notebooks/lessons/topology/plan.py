@@ -80,7 +80,8 @@ class Rings(Plan):
     numa: tuple[int, ...] = ()
 
     def chosen(self) -> dict[str, Any]:
-        return {"numa": self.numa or tuple(_numa_of_gpus()[: self.gpus]) or (0,) * self.gpus}
+        told = _numa_of_gpus()[: self.gpus] if self.device == "cuda" else []
+        return {"numa": self.numa or (tuple(told) if len(told) == self.gpus else (0,) * self.gpus)}
 
     def validate(self) -> None:
         if min(self.mib, self.repeats) < 1 or self.warm_ups < 0 or len(self.numa) != self.gpus:

@@ -1,6 +1,7 @@
 """The check of lab 01: a ring that a student places is launched on this node, beside the one by number."""
 
 import pytest
+from made import gpu_node
 
 from labkit.course import answers
 from labkit.course.verdict import RIGHT
@@ -25,6 +26,12 @@ def test_a_ring_of_four_on_a_dgx_1_has_a_single_link_and_one_of_all_eight_two():
     assert fastest_ring(rates, 4) == 25.781 and fastest_ring(rates, 8) == 2 * 25.781
     assert slowest([0, 3, 2, 1, 5, 6, 7, 4], rates)[0] == 2 * 25.781
     assert slowest([0, 1, 2, 4], rates) == (16.0, 2, 4)
+
+
+def test_processes_that_stand_in_for_gpus_have_one_numa_node_each(monkeypatch):
+    monkeypatch.setattr("labkit.node.here", lambda: gpu_node(1))
+    assert topology.Rings(device="cpu", gpus=3).numa == (0, 0, 0), "of one GPU the driver tells one"
+    assert topology.Rings(device="cpu", gpus=2, numa=(1, 0)).numa == (1, 0)
 
 
 def test_a_placement_is_launched_beside_the_ring_by_number():
