@@ -212,7 +212,8 @@ def splits_chart(table: pd.DataFrame) -> Figure:
         bars(ax, lines["tokens"].fillna(0), color=_BOUND)
         for row in lines.itertuples():
             enough = units.count(round(row.tokens)) if row.tokens > 0 else "any batch"
-            beside(ax, row.tokens or 0, row.Index, "no batch" if np.isnan(row.tokens) else enough)
+            never = np.isnan(row.tokens)
+            beside(ax, 0 if never else row.tokens, row.Index, "no batch" if never else enough)
         ax.set_xlim(0, 1.3 * lines["tokens"].max())
         ax.set(xlabel="least batch, tokens in all")
         ax.set_title(f"8 × {gpu}")

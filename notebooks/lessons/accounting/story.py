@@ -196,7 +196,7 @@ def _said_of_bound(table: pd.DataFrame) -> str:
     beyond = (short["added"] - short["efficiency"] > short["spread"].clip(lower=_POINT)).any()
     cause = "Their parts add up to that."
     if beyond:
-        cause = "A step takes longer than its parts add up to: a host that is late would be in none of them."
+        cause = "They keep even less than if nothing hid: a late host, say, is in none of the parts."
     kept = f"{len(short)} of {len(above)} settings above it keep less than {units.percent(_FULL)}"
     return f"**The bound is not sufficient: {kept}.** {cause}"
 

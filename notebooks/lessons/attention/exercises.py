@@ -165,7 +165,7 @@ def _divided(*step: Any) -> tuple:
     return m, total, [part / total for part in output]
 
 
-_RESCALED = "multiply the old l and the old o by exp(m_old − m_new) when the maximum rises"
+_RESCALED = "the exponents in the old sums count from the old maximum, and all must count from one"
 _judge_row = judge_of(
     "add_tile",
     _merged_row,

@@ -141,8 +141,16 @@ def judge_placements(given: Sequence, inputs: Sequence) -> Verdict:
     for ring, (rates, numa, count) in zip(given, inputs, strict=True):
         if fault := _placement_fault(ring, rates, numa, count):
             faults.setdefault(fault[0], f"of {len(rates)} GPUs, a ring of {count}: {fault[1]}")
-    merit = "no ring has a faster slowest hop, its last one included, and each buffer is on its GPU's NUMA node"
-    return Verdict.of_faults("best_ring", faults, merit)
+    merits = ["no ring has a faster slowest hop, its last one included, and each buffer is on its GPU's NUMA node"]
+    rates, _ = MACHINES["DGX-1"]
+    if not faults and (all_eight := [ring for ring, case in zip(given, inputs, strict=True) if case[2] == len(rates)]):
+        order = [gpu for gpu, _ in all_eight[0]]
+        by_number, yours = (units.rate(slowest(each, rates)[0]) for each in (range(len(rates)), order))
+        ring = " → ".join(map(str, order))
+        merits.append(
+            f"the slowest hop of all eight GPUs of the DGX-1 carries {by_number} by number, {yours} as {ring}"
+        )
+    return Verdict.of_faults("best_ring", faults, *merits)
 
 
 def _placement_fault(ring: Any, rates: list, numa: list, count: int) -> tuple[str, str] | None:
@@ -178,16 +186,18 @@ def judge_rings(run: Run) -> Verdict:
         return Verdict.of_faults("best_ring", {"bytes": "a GPU did not get the bytes of the one before it"})
     yours, by_number = (rings[rings["order"] == order] for order in ("yours", "by number"))
     order = " → ".join(yours["hop"].str.split().str[0])
-    said = [
-        f"the slowest hop of your ring ({order}) carries {units.rate(yours['gb_per_s'].min())}, "
-        f"of the ring by number {units.rate(by_number['gb_per_s'].min())}"
-    ]
+    where = f"on {run.plan.workers_text}"
     if run.plan.device == "cpu":
-        said.append("CPU processes have no wires, so these differ by chance")
-    else:
-        filled = units.rate(yours["host_gb_per_s"].min())
-        said.append(f"while all copy from where you put the host memory, each GPU gets {filled} or more")
-    return Verdict.of_faults("best_ring", {}, f"on {run.plan.workers_text} {'; '.join(said)}")
+        said = "brings everyone its neighbour's bytes; they have no wires, so any order would do"
+        return Verdict.of_faults("best_ring", {}, f"{where} your ring ({order}) {said}")
+    rates = [units.rate(rows["gb_per_s"].min()) for rows in (yours, by_number)]
+    filled = units.rate(yours["host_gb_per_s"].min())
+    return Verdict.of_faults(
+        "best_ring",
+        {},
+        f"{where} the slowest hop of your ring ({order}) carries {rates[0]}, of the ring by number {rates[1]}",
+        f"while all copy from where you put the host memory, each GPU gets {filled} or more",
+    )
 
 
 check = Exercises(

@@ -1,6 +1,7 @@
 """Lab 12's charts: they draw, have units, nothing overlaps."""
 
 import figures
+import numpy as np
 import pytest
 from figures import checked
 from made import CPU, gpu_node
@@ -62,6 +63,7 @@ def test_splits_chart(gpus):
     for ax, gpu in zip(figure.axes, gpus, strict=True):
         said = [text.get_text() for text in ax.texts]
         assert said.count("no batch") == table[table["gpu"] == gpu]["tokens"].isna().sum()
+        assert all(np.isfinite(text.xy[0]) for text in ax.texts), "what is drawn beyond every axis is not seen"
 
 
 @pytest.mark.parametrize("node", [CPU, gpu_node(2)])

@@ -88,11 +88,11 @@ def trained():
 
 def test_a_bound_is_enough_or_not(trained):
     assert "not sufficient: 2 of 4" in accounting.bound_enough(trained).data
-    assert "takes longer than its parts" in accounting.bound_enough(trained).data
+    assert "even less than if nothing hid" in accounting.bound_enough(trained).data
     slow = made_from(trained, efficiency=0.7, added=0.71, spread=0.0)
     assert "parts add up to that" in accounting.bound_enough(slow).data
     noisy = made_from(trained, efficiency=0.7, added=0.8, spread=0.2)
-    assert "takes longer" not in accounting.bound_enough(noisy).data
+    assert "even less" not in accounting.bound_enough(noisy).data
     assert "bound was enough" in accounting.bound_enough(made_from(trained, efficiency=0.97)).data
     assert "below the bound" in accounting.bound_enough(made_from(trained, bound_tokens=1e9)).data
     assert "No datasheet" in accounting.bound_enough(made_from(trained, bound_tokens=float("nan"))).data

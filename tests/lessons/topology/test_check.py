@@ -38,7 +38,8 @@ def test_a_placement_is_launched_beside_the_ring_by_number():
     answers.save("topology.best_ring", BACKWARDS)
     verdict = topology.check("best_ring", gpus=3)
     assert verdict.outcome == RIGHT, verdict
-    assert "on 3 CPU processes the slowest hop of your ring (" in verdict.merits[1] and "GB/s" in verdict.merits[1]
+    assert "carries 16.0 GB/s by number, 51.6 GB/s as " in verdict.merits[1]
+    assert "on 3 CPU processes your ring (" in verdict.merits[2]
     run = launch(topology.Rings.small(gpus=3, yours=topology.yours("best_ring")), progress=False)
     hops = ring_hops(run)
     assert (hops["status"] == "ok").all() and (hops["gb_per_s"] > 0).all()
