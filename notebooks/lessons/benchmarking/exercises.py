@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
@@ -20,12 +20,15 @@ from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, c
 from labkit.course.judging import Mistake, is_close, is_number, not_the_form
 from labkit.course.lineup import line_up, why
 from labkit.course.source import code_of
-from labkit.course.verdict import Verdict
+from labkit.course.verdict import RIGHT, Verdict
 from labkit.story import units
 from lessons.benchmarking.bugs import SYMPTOMS
-from lessons.benchmarking.plan import SITUATIONS, Answer
+from lessons.benchmarking.plan import SITUATIONS, Answer, Clocks
 from lessons.benchmarking.tables import symptoms, wrong_by_rows
 from lessons.benchmarking.theory.device import RAISES_AT, Device, replayed
+
+if TYPE_CHECKING:
+    from labkit.engine.run import Run
 
 _STEADY = [0.100, 0.101, 0.099, 0.100, 0.102, 0.098, 0.100, 0.101]
 COMPARED = (
@@ -169,15 +172,31 @@ _MERITS = (
 )
 
 
-def check_timed(exercise: str = "timed", *, patience_s: float = 20.0) -> Verdict:
-    """Have a worker call the student's `timed` with several kinds of steps on a simulated device; judge the results."""
+def check_timed(exercise: str = "timed", *, patience_s: float = 20.0, size: str = "small", gpus: int = 0) -> Verdict:
+    """Have a worker call the student's `timed` with several kinds of steps on a simulated device; judge the results.
+
+    A right one then times a forward of the smallest size, beside the workers' own clock.
+    """
     if (verdict := unanswered_verdict("benchmarking.timed")) is not None:
         return verdict
     run = launch_answer(exercise, Answer(answers=str(answers.folder())), patience_s, "a loop in it does not end")
     if isinstance(run, Verdict):
         return run
     verdict = judge_timed(run.rows.to_dict("records"), [(situation,) for situation in run.rows["situation"]])
-    return replace(verdict, printed=printed_in(run.rows))
+    verdict = replace(verdict, printed=printed_in(run.rows))
+    if verdict.outcome != RIGHT:
+        return verdict
+    plan = Clocks.sized(size, gpus=gpus, seeds=1, yours=str(answers.file_of("benchmarking.timed")))
+    run = launch_answer(exercise, plan, patience_s, "a loop in it does not end")
+    return run if isinstance(run, Verdict) else replace(verdict, merits=(*verdict.merits, clocks_text(run)))
+
+
+def clocks_text(run: Run) -> str:
+    """Say what three clocks read for a forward of the smallest size; takes a Clocks run."""
+    row = run.rows.iloc[0]
+    yours, workers, launched = (units.seconds(row[f"{name}_ms"] / 1e3) for name in ("yours", "worker", "launched"))
+    said = f"on {run.plan.workers_text} a forward of `small` takes {yours} by your clock and {workers} by the workers'"
+    return f"{said}; one that waits for nobody reads {launched}" if run.plan.device == "cuda" else said
 
 
 def judge_timed(rows: Iterable[dict[str, Any]], cases: Iterable[Sequence[Any]]) -> Verdict:

@@ -209,3 +209,14 @@ class Answer(Benchmark):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for situation in SITUATIONS:
             yield {"situation": situation}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks(Benchmark):
+    """A forward of the smallest size, by the clock of `yours`, the file of a student's `timed`, and by the workers'."""
+
+    yours: str = ""
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        precision = "autocast" if self.device == "cuda" else "float32"
+        yield {"model": "small", "precision": precision, "mode": "eager"}

@@ -106,6 +106,7 @@ def test_an_answer_is_launched_and_judged():
     verdict = benchmarking.check("timed")
     assert verdict.outcome == RIGHT, verdict
     assert "benchmarking_timed.py" in verdict.judged
+    assert "a forward of `small` takes" in verdict.merits[-1] and "by your clock" in verdict.merits[-1]
 
 
 def test_an_answer_that_raises_says_where():

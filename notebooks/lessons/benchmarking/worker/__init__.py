@@ -9,11 +9,11 @@ from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.worker.settings import prepare as prepare
 from labkit.worker.settings import release_memory, set_precision
-from lessons.benchmarking.plan import Answer, Launches, Products, Profiles, Trial
+from lessons.benchmarking.plan import Answer, Clocks, Launches, Products, Profiles, Trial
 from lessons.benchmarking.worker.device import drive
 from lessons.benchmarking.worker.launches import count_kernels, time_launches
 from lessons.benchmarking.worker.profiles import plain_phases, profile_phases
-from lessons.benchmarking.worker.steps import TrainingLoop, time_phases, time_products
+from lessons.benchmarking.worker.steps import TrainingLoop, compare_clocks, time_phases, time_products
 from lessons.benchmarking.worker.trials import try_variant
 
 
@@ -45,7 +45,9 @@ def run_point(worker: Worker, point: SimpleNamespace) -> None:
             time_launches(worker, point, loop)
         return
     loop = TrainingLoop(worker, point, worker.plan.dimensions(point.model), point.mode)
-    if not isinstance(worker.plan, Profiles):
+    if isinstance(worker.plan, Clocks):
+        compare_clocks(worker, loop)
+    elif not isinstance(worker.plan, Profiles):
         time_phases(worker, loop)
     elif point.profiled:
         profile_phases(worker, point, loop)

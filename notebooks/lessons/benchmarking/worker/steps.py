@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from labkit.engine.called_function import load_function
 from labkit.engine.worker import Worker
 from labkit.worker.clocks import clock_mhz
 from labkit.worker.settings import set_precision
@@ -60,6 +63,19 @@ class TrainingLoop:
     def step(self) -> None:
         self.both()
         self.optimizer.step()
+
+
+def compare_clocks(worker: Worker, loop: TrainingLoop) -> None:
+    """Append a forward's ms by three clocks: the student's `timed`, `worker.time`, and one that waits for nobody."""
+    timed = load_function(Path(worker.plan.yours), "timed")
+    yours_s, _, count = timed(loop.forward, worker.synchronize, time.perf_counter)
+    seconds = [timing.seconds for timing in worker.time(loop.forward) if not timing.warm_up]
+    start = time.perf_counter()
+    loop.forward()
+    launched_s = time.perf_counter() - start
+    worker.synchronize()
+    clocks = {"yours": yours_s, "worker": statistics.median(seconds), "launched": launched_s}
+    worker.record(iteration=0, count=count, **{f"{name}_ms": 1e3 * took for name, took in clocks.items()})
 
 
 def graph_replay(work: Callable[[], Any]) -> Callable[[], None]:
