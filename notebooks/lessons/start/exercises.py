@@ -1,14 +1,18 @@
-"""The exercises of lab 00: where a rank works, and which rank failed first."""
+"""The exercises of lab 00: where a rank works, a first collective, and which rank failed first."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
+from typing import Any
 
+import numpy as np
 from IPython.display import HTML
 
-from labkit.course.exercises import CORE, WARM_UP, Cases, Exercises, compared
+from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
 from labkit.course.judging import Mistake
 from labkit.course.lineup import why
+from labkit.course.verdict import Verdict
 
 _PLACES = ((0, 8), (7, 8), (8, 8), (13, 4), (5, 1), (30, 8), (3, 3))  # rank, GPUs per node
 _LOST = ("connection closed by peer", "connection reset", "lost the connection to another rank")
@@ -131,7 +135,68 @@ _FIRST_CAUSE = compared(
     ),
 )
 
-check = Exercises("start", _PLACE, _FIRST_CAUSE)
+_RANKS = 4  # all cases have as many: the function may use the ranks that there are
+
+
+def _means(random: Random) -> list[tuple[int, int, int]]:
+    """Return ranks, the tensor's length and a seed."""
+    return [(_RANKS, length, random.randint(1, 10**6)) for length in (1, 6, 1000)]
+
+
+def judge_means(given: list, inputs: Sequence[Sequence[Any]], _due: Sequence = ()) -> Verdict:
+    """Return the verdict on what each rank's tensor holds after `mean_over_ranks`, for each length."""
+    for (ranks, length, _), told in zip(inputs, given, strict=True):
+        mean = np.mean([each["own"] for each in told], axis=0)
+        for rank, each in enumerate(told):
+            if not np.allclose(each["tensor"], mean, rtol=1e-9, atol=1e-9):
+                kind, why_so = _mean_fault(each, told, mean)
+                where = f"with {ranks} ranks and {length} number{'' if length == 1 else 's'}, rank {rank}'s tensor"
+                return Verdict.of_faults("mean_over_ranks", {kind: f"{where} {why_so}"})
+    return Verdict.of_faults(
+        "mean_over_ranks", {}, f"on {_RANKS} processes every rank's tensor holds the mean over all ranks"
+    )
+
+
+def _mean_fault(each: dict, told: list[dict], mean: np.ndarray) -> tuple[str, str]:
+    """Return what kind of wrong result a rank's tensor holds, and the end of a sentence about it."""
+    held, own, total = np.array(each["tensor"]), np.array(each["own"]), len(told) * mean
+    if each["returned"] is not None and np.allclose(each["returned"], mean):
+        return "returned", "does not hold the mean: that is returned in a new tensor, and should stand in this one"
+    if np.allclose(held, own):
+        return "unchanged", "is as it was: what the others hold has not come"
+    if np.allclose(held, total):
+        return "sum", "holds the sum over the ranks: a collective adds up, and does not divide"
+    if np.allclose(held, own / len(told)):
+        return "own", "holds its own numbers, divided: what the others hold has not come"
+    if np.allclose(held, mean / len(told)):
+        return "twice", "holds the mean, divided by the ranks once more"
+    return "wrong", "holds other numbers than the mean"
+
+
+check = Exercises(
+    "start",
+    _PLACE,
+    Exercise(
+        "mean_over_ranks",
+        judge=judge_means,
+        grade=CORE,
+        cases=Cases(
+            _means,
+            driver="lessons.start.worker.tried",
+            on_ranks=True,
+            reference=("lessons.start.worker.mean.mean_over_ranks",),
+            may_import=("lessons.start.worker.tried", "lessons.start.worker.mean"),
+            start_s=40.0,  # torch
+        ),
+        hints=(
+            "Which of the four collectives in the drawing leaves every rank with the sum of all?",
+            "`dist.all_reduce(tensor)` replaces the tensor by the sum over all ranks. How many ranks are there?",
+            "`dist.all_reduce(tensor)`, then `tensor /= dist.get_world_size()`, which divides in place.",
+        ),
+        solution=("lessons.start.worker.mean.mean_over_ranks",),
+    ),
+    _FIRST_CAUSE,
+)
 hint, solution, attempts = check.hint, check.solution, check.attempts
 
 
