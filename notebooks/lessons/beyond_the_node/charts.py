@@ -189,7 +189,10 @@ def _bands(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def local_steps_chart(*tables: pd.DataFrame) -> Figure:
-    """Loss by step (left) and by what a node has sent (right), a line per number of steps between exchanges."""
+    """Loss by step (left) and by what a node has sent (right), a line per number of steps between exchanges.
+
+    A point is the loss after the last exchange, on text that no rank has seen.
+    """
     runs = distinct(tables)
     figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3.1 * len(runs), squeeze=False, sharey=True)
     for axes, table in zip(grid, runs, strict=True):
@@ -199,6 +202,12 @@ def local_steps_chart(*tables: pd.DataFrame) -> Figure:
             an_exchange = steps["link_mib"].max() / (len(steps) // every)
             exchanged = steps[steps["link_mib"] > an_exchange / 2]  # before the first, only messages of control
             axes[1].plot(exchanged["link_mib"], exchanged["loss"], color=color)
+            end = steps.dropna(subset="final_loss")
+            for ax, by in zip(axes, ("step", "link_mib"), strict=True):
+                ax.plot(end[by], end["final_loss"], "o", color=color, mec=canvas.INK, ms=7)
+        axes[0].plot(
+            [], [], "o", color=canvas.QUIET, mec=canvas.INK, ms=7, label="after the last exchange, unseen text"
+        )
         canvas.logarithmic(axes[1].xaxis)
         axes[0].set(title=f"{where(table)}: by step", xlabel="step", ylabel="loss, nats per token")
         axes[1].set(title="By bytes, from the first exchange on", xlabel="sent by a node, MiB (log)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,11 @@ def _said_of_lines(lines: pd.DataFrame) -> _Said:
     sentence = f"✔ **every line between nodes carries the rate that was set, to within {worst}.**"
     if len(far):
         sentence = f"✘ **not the rate that was set: {listed(map(rate, far['link_mbit']))}.**"
+    if len(far) and (far["share_of_rate"] < 1).all() and not _times_count(lines):
+        slow = listed(map(rate, far["link_mbit"]))
+        sentence = (
+            f"○ **slower than the rate that was set: {slow}.** With few cores, processes may be slow, not the link."
+        )
     cores = "" if _times_count(lines) else f" {CPU_TIMES}"
     return sentence + cores, shown
 
@@ -335,8 +341,11 @@ def _two_lines(runs: Mapping[str, Run]) -> str | None:
     inside, between = (lines[lines["place"] == place]["beta_gb_per_s"] for place in ("inside", "between"))
     if inside.empty or between.empty:
         return None
+    ratio = inside.iloc[0] / between.min()
+    if not math.isfinite(ratio):
+        return "no rate: these times do not grow with the message's bytes"
     slowest = lines.loc[between.idxmin(), "link_mbit"]
-    return f"{units.times(inside.iloc[0] / between.min())} slower between nodes, set to {rate(slowest)}"
+    return f"{units.times(ratio)} slower between nodes, set to {rate(slowest)}"
 
 
 def _bytes(runs: Mapping[str, Run]) -> str:

@@ -194,9 +194,12 @@ def calls(run: Run, row: Any) -> int:
 
 
 def local_steps(run: Run) -> pd.DataFrame:
-    """Return one row per training and step: every, step, loss (mean of ranks and seeds), link_mib sent by a node."""
+    """Return one row per training and step: every, step, loss (mean of ranks and seeds), link_mib sent by a node.
+
+    `final_loss`, in the last step's row alone, is that after the last exchange on text that no rank has seen.
+    """
     rows = run.rows.groupby(["every", "iteration"], sort=False)
-    table = rows.agg(loss=("loss", "mean"), sent=("sent_bytes", "max")).reset_index()
+    table = rows.agg(loss=("loss", "mean"), final_loss=("final_loss", "mean"), sent=("sent_bytes", "max")).reset_index()
     table["link_mib"] = table.pop("sent") / MIB
     return of_run(table.rename(columns={"iteration": "step"}), run)
 

@@ -345,6 +345,6 @@ def why_so_little() -> HTML:
         ("The gathered blocks come back", "True, but only two blocks and the rest of the model are whole at a time."),
         (
             "Two GPUs are too few",
-            "With as many samples per GPU it grows a little. Even without any parameters, the activations stay.",
+            "On more GPUs, with as many samples each, the saving grows a little. But the activations stay.",
         ),
     )

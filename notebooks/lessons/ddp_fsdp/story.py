@@ -127,8 +127,16 @@ def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Mar
     least = recorded[recorded["batch"] == recorded["batch"].min()].set_index("strategy")
     if _alike(least) == _ALL:
         sentence += " At the smaller one noise hides which way of FSDP is the fastest."
+    least = four[four["batch"] == four["batch"].min()].set_index("strategy").loc["fsdp_full"]
+    if least["resolved"] and least["percent"] < -50:
+        more = fact(four, "ranks") > fact(recorded, "ranks")
+        sentence += (
+            f" **On {'more' if more else 'as many'} GPUs it loses more than half of the rate at the smaller batch.**"
+        )
     sentence += f" {CPU_TIMES}" if on_cpu else ""
-    return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
+    main = shown["finding"].str.startswith(("DDP's rate", "FSDP full beside"))
+    rest = folded("The other ways of FSDP, and the steps", as_table(shown[~main]))
+    return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown[main])}\n\n{rest}")
 
 
 def _cost(table: pd.DataFrame) -> dict[str, str]:
@@ -211,7 +219,7 @@ def _steps(table: pd.DataFrame) -> pd.Series:
 def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mapping[str, float]) -> Markdown:
     """Show what a sample adds to the peak, by formula, measured and printed; say whether the reports' figures fit.
 
-    Takes `per_sample`s. Sentences are about the recorded run; a run on CPUs has rates, and no peaks.
+    Takes `per_sample`s. Sentences are about the recorded run; a run on CPUs has no peaks, and its rates are not shown.
     """
     models = [
         f"{row.attention} attention, {'with' if row.dropout > 0 else 'no'} dropout" for row in recorded.itertuples()
@@ -221,7 +229,7 @@ def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mappin
         if table is recorded or table["peak_mb"].notna().any():
             columns[f"formula{whose}, MB"] = table["formula_mb"].map(_known)
             columns[f"peak{whose}, MB"] = table["peak_mb"].map(_known)
-        columns[f"samples/s{whose}"] = table["samples_per_s"].map(_known)
+            columns[f"samples/s{whose}"] = table["samples_per_s"].map(_known)
     reports = [{"model": name, "printed peak, MB": units.number(size)} for name, size in printed_mb.items()]
     shown = pd.concat([pd.DataFrame(columns), pd.DataFrame(reports)]).fillna("–")
     head = f"One more sample, in MB of 10⁶ bytes; {fact(recorded, 'source')}:"

@@ -174,7 +174,8 @@ def _updates(ax: Axes, table: pd.DataFrame, places: list[float]) -> None:
     _whiskers(ax, table["update_ms"], places, table["spread_update_ms"])
     if table["least_local_ms"].notna().any():
         for name, sent, color in (("least to update", 0, _LEAST), ("least, sending after it", 1, canvas.INK)):
-            least = table["least_local_ms"] + sent * table["least_sent_ms"]
+            drawn = (table["least_sent_ms"] > 0) | (sent == 0)  # an update that sends nothing has one least time
+            least = (table["least_local_ms"] + sent * table["least_sent_ms"]).where(drawn)
             ax.scatter(least, places, marker="|", s=110, zorder=3, color=color, lw=2.2, label=name)
 
 

@@ -43,7 +43,8 @@ def what_is_saved(saved: pd.DataFrame) -> Markdown:
     if ("foreach", "zero_redundancy") not in gb.index:
         return verdict(f"**With one kernel, ours {saves} {least} of the peak; with many, {many}.**", shown)
     torchs = units.number(gb["foreach", "zero_redundancy"])
-    head = f"**With one kernel, {whose} {saves} about {least} of the peak.**"
+    much = f"at least {units.number(fused.min())} GB" if whose != "ours" else least
+    head = f"**With one kernel, {whose} {saves} {much} of the peak.**"
     tail = f"With many, torch's {saves} {torchs} GB, ours {many}: it makes square roots bucket by bucket."
     return verdict(f"{head} {tail}", shown)
 
@@ -118,6 +119,8 @@ def update_times(table: pd.DataFrame) -> Markdown:
         ratio = f"{units.times(ours['update_ms'] / whole['update_ms'])} the unsharded one's"
         takes = ratio if _clear(ours, whole, "update") else "as long as the unsharded one, within noise"
         tail += f" With one fused kernel the update takes {takes}."
+        if ours["exposed_ms"] >= ours["least_sent_ms"]:
+            tail += " Sending adds no less to it than the links' rate asks for: hardly any of it is hidden."
     return verdict(f"{head}. {tail}", shown, summary="Every optimizer")
 
 

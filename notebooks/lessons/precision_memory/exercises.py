@@ -323,8 +323,8 @@ check = Exercises(
         grade=CORE,
         cases=Cases(_configurations, _judge_hidden_peaks, may_import=("labkit.theory.transformer.activations",)),
         hints=(
-            "There are two moments that can be the fullest: the loss, at the end of forward, and the optimizer's "
-            "update. What is in memory at each of them?",
+            "Of the three moments above, the end of backward holds what the update holds, or less. Two are left: the "
+            "loss, at the end of forward, and the optimizer's update. What is in memory at each of them?",
             "At the loss: weights, optimizer states if there was a step before, all activations, copies of the weights "
             "under autocast, and what the loss needs beside its logits. At the update: weights, gradients and states. "
             "Return the larger one.",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Runs = Mapping[str, Any]  # a run by the name of its plan, such as "memory"
 _NEAR = 0.10  # of a peak: what a formula may leave over
 _CLOSE = 0.01  # of a loss or of a tensor's bytes: equal but for rounding
+_AFTER_THE_LOSS = {"foreach AdamW", "optimizer in backward"}  # levers on gradients and the update
 _LISTED = 8  # allocations that a table shows
 
 
@@ -35,10 +36,19 @@ def not_half(table: pd.DataFrame) -> Markdown:
     least, most = (units.percent(ratios.iloc[end]) for end in (-1, 0))
     halved = "do not halve" if ratios.min() > 0.6 else "about halve"
     more = f", and more than float32 at context {ratios.idxmax()}" if ratios.max() > 1 else ""
+    if more and _copies_outweigh(table, ratios.idxmax()):
+        more += " (the copies of the weights take more than the smaller activations save)"
     sentence = (
         f"**Half the bits {halved} the memory**: mixed precision needs {least} of float32's at the longest context"
     )
     return verdict(f"{sentence}, {most} at the shortest{more}.")
+
+
+def _copies_outweigh(table: pd.DataFrame, sequence: Any) -> bool:
+    """Return whether in a steady step autocast's copies take more than its activations save, at a context."""
+    rows = table[(table["phase"] == "steady step") & (table["sequence"] == sequence)].set_index("precision")
+    wide, narrow = rows.loc["float32"], rows.loc["bfloat16"]
+    return narrow["copies"] > wide["activations"] - narrow["activations"] > 0
 
 
 def _mixed_ratio(table: pd.DataFrame, phase: str) -> pd.Series:
@@ -128,9 +138,17 @@ def scale_saves(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Markdown:
     whose = _whose(runs[-1][1])
     return verdict(
         f"**{saved}**: without it {units.percent(before)} of the weights' gradients are zero in the {whose}'s "
-        f"median step, with it {units.percent(after)}.",
+        f"median step, with it {units.percent(after)}.{_skips_cost(runs[0][1])}",
         shown,
     )
+
+
+def _skips_cost(course: pd.DataFrame) -> str:
+    """Return the sentence on a run whose scale skipped updates and ended with the larger loss; takes `scaling`."""
+    last, scaled = course.groupby("way")["loss"].last(), course[course["way"] == "float16 scaled"]
+    if not scaled["skipped"].any() or last["float16 scaled"] <= (1 + _CLOSE) * last["float16"]:
+        return ""
+    return f" In the {_whose(course)} the loss with the scale ends higher: skipped steps train nothing."
 
 
 def _whose(table: pd.DataFrame) -> str:
@@ -194,9 +212,12 @@ def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = here[["lever", *columns]].merge(recorded[["lever", *columns]], on="lever", how="outer", sort=False)
     shown = shown.set_index("lever").reindex([lever for lever in LEVERS if lever in {*shown["lever"]}]).reset_index()
     shown.columns = ["lever", *(f"{name}, {run}" for run in ("here", "recorded") for name in columns.values())]
+    why = ""
+    if fact(recorded, "fullest_at_loss") and idle and idle <= _AFTER_THE_LOSS:
+        why = ": they change what is there after the loss, the fullest moment"
     return verdict(
         f"**The leanest is *{name}***: {shares[0]} of the plain peak here, {shares[1]} recorded. Alone, "
-        f"{listed(f'*{lever}*' for lever in sorted(idle))} leave the recorded peak as it is.",
+        f"{listed(f'*{lever}*' for lever in sorted(idle))} leave the recorded peak as it is{why}.",
         shown.astype(object).fillna("–"),
         summary="All levers, over the plain step; unbeaten: no other lever has a lower peak without taking "
         "longer, or takes less time without a higher peak",

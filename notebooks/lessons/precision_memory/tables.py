@@ -165,7 +165,8 @@ def levers(run: Run) -> pd.DataFrame:
     """Return one row per lever: peak_mib, step_ms with spread, both over the plain step's, formula_mib, and `best`.
 
     `formula_mib`: the peak by formula, of the plain step and of checkpoints alone; NaN for the others. `best`: no other
-    lever beats it (see `beaten`). A lever that did not run has a status and no figures.
+    lever beats it (see `beaten`). A lever that did not run has a status and no figures. Fact `fullest_at_loss`: whether
+    by formula the plain step is fullest at the loss.
     """
     table = run.medians(["lever"], "step_ms")
     peaks = run.entries("memory").groupby("lever", sort=False)["peak_mib"].max().reset_index()
@@ -176,7 +177,8 @@ def levers(run: Run) -> pd.DataFrame:
     shape = shape_of(run.plan, precision="bfloat16")
     table["formula_mib"] = [lever_peak(shape, lever) / MIB for lever in table["lever"]]
     table["best"] = [pd.notna(row["peak_mib"]) and not beaten(row, table).any() for _, row in table.iterrows()]
-    return of_run(table, run, sequence=run.plan.sequence)
+    fullest_at_loss = not ledger(shape, "steady step")["gradients"]
+    return of_run(table, run, sequence=run.plan.sequence, fullest_at_loss=fullest_at_loss)
 
 
 def beaten(row: pd.Series, others: pd.DataFrame) -> pd.Series:

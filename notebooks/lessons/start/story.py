@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from lessons.start import tables
 
 _MOVE, _COMPUTE = "move 1 GB: host → GPU", "compute 1 TFLOP: bfloat16"
 _WAYS = {"first": "the notebook's first `launch()`", "torchrun": "bare `torchrun`", "launch": "a later `launch()`"}
+# of a dumped stack, innermost frame first: what lies below the worker's own frames
+_LAUNCHERS_FRAMES = re.compile(r"^( +File .* in run_rank\n)(?: +File .*\n)+", re.MULTILINE)
 _FIRST_IS_SLOW = 3  # times a later sum: what the first one must take to be called slow
 
 
@@ -95,8 +98,9 @@ def sweep_saves(costs: pd.DataFrame) -> Markdown:
 
 
 def show_error(error: Exception) -> Markdown:
-    """Show the whole text of the error, as the cell would have without the `try`."""
-    return Markdown(f"```text\n{type(error).__name__}: {str(error).replace('```', '')}\n```")
+    """Show the text of the error, as the cell would have without the `try`; of a stack not the launcher's frames."""
+    text = _LAUNCHERS_FRAMES.sub(r"\1  … the launcher's frames\n", str(error).replace("```", ""))
+    return Markdown(f"```text\n{type(error).__name__}: {text}\n```")
 
 
 def nothing_left(table: pd.DataFrame) -> Markdown:

@@ -44,12 +44,19 @@ def test_a_line_is_the_rates_share_and_the_latency(messages):
 
 
 @pytest.mark.parametrize(
-    ("share", "part"), [(0.95, "✔ **every line"), (0.6, "✘ **not the rate that was set: 300 Mbit/s")]
+    ("share", "part"),
+    [
+        (0.95, "✔ **every line"),
+        (0.6, "○ **slower than the rate that was set: 300 Mbit/s"),
+        (1.4, "✘ **not the rate that was set: 300 Mbit/s"),
+    ],
 )
 def test_the_verdict_on_lines_follows_the_share(folder, share, part):
     run = made.messages_run(folder / f"share{share}", share)
     said = lab.lines_are_rates(lab.two_lines(run)).data
     assert part in said and "say nothing about GPUs" in said
+    on_gpus = lab.lines_are_rates(counting(lab.two_lines(run))).data
+    assert ("✘ **not the rate" in on_gpus) == (share != 0.95)
     met = scorecard_of(run).set_index("figure")["met"]
     assert [met[f"line between nodes, from the rate set, {rate} Mbit/s"] for rate in (300, 100)] == [share == 0.95] * 2
 
@@ -228,6 +235,14 @@ def test_one_minute_says_what_each_run_shows(messages, steps, folder):
     assert "loss 3.50 instead of 3.50, of one seed" in said and "±" not in said
     kept = {name: replay(path) for name, path in lab.RECORDED.items()}
     assert "| here |" in said and "| here |" not in lab.in_one_minute(kept, kept).data
+
+
+def test_one_minute_gives_no_ratio_where_times_do_not_grow_with_bytes(steps, folder, monkeypatch):
+    monkeypatch.setattr(made, "INSIDE_GB_PER_S", -10.0)
+    shrinking = made.messages_run(folder / "shrinks")
+    runs = {"messages": shrinking, "strategies": steps, "localsteps": made.local_run(folder / "beside")}
+    said = lab.in_one_minute(runs, runs).data
+    assert "| no rate: these times do not grow with the message's bytes |" in said and "no value" not in said
 
 
 def test_every_chart_draws(messages, steps, folder):

@@ -3,8 +3,11 @@
 import pytest
 
 from labkit.engine.recordings import replay
+from labkit.repository import NOTEBOOKS
 from lessons import optimizer_sharding
 from lessons.optimizer_sharding.plan import CASES
+
+NOTEBOOK = NOTEBOOKS / "11_optimizer_sharding.ipynb"
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +46,8 @@ def test_no_time_beats_physics(runs):
     table = optimizer_sharding.steps(runs["steps"])
     assert (table["local_ms"] > 0.98 * table["least_local_ms"]).all(), table
     assert (table["update_ms"] > 0.98 * table["least_sent_ms"]).all(), table
+
+
+def test_the_text_says_what_an_unsharded_update_takes(runs):
+    table = optimizer_sharding.steps(runs["steps"]).set_index(["optimizer", "kernel", "way"])
+    assert f"{table.loc[('adamw', 'foreach', 'unsharded'), 'update_ms']:.1f} ms" in NOTEBOOK.read_text(encoding="utf-8")

@@ -38,6 +38,15 @@ def test_not_half(ratio, said):
     assert said in precision_memory.not_half(peaks(ratio)).data
 
 
+@pytest.mark.parametrize(("copies", "why"), [(9.0, True), (7.0, False)])
+def test_more_than_float32_has_its_reason_where_the_copies_outweigh(copies, why):
+    table = peaks(1.1)
+    narrow = table["precision"] == "bfloat16"
+    table["activations"], table["copies"] = (20.0 - 8.0 * narrow), copies * narrow
+    said = precision_memory.not_half(table).data
+    assert "and more than float32 at context" in said and ("(the copies of the weights take more" in said) == why
+
+
 def test_the_ledger_explains_or_does_not():
     assert "explains every peak" in precision_memory.ledger_explains(peaks(0.8), peaks(0.8, -0.015)).data
     assert "does not explain" in precision_memory.ledger_explains(peaks(0.8), peaks(0.8, -0.2)).data
@@ -101,6 +110,14 @@ def test_scale_saves(zero, said):
     assert said in precision_memory.scale_saves((gradients, course(zero=zero))).data
 
 
+@pytest.mark.parametrize(("loss", "skipped", "why"), [(2.2, True, True), (2.2, False, False), (2.0, True, False)])
+def test_the_scale_can_end_higher_where_it_skips(loss, skipped, why):
+    scaled = course(loss=loss)
+    scaled["skipped"] = skipped & (scaled["way"] == "float16 scaled") & (scaled["step"] == 0)
+    gradients = made([{"of": "weights"}], lost={"activations": 0.02})
+    assert ("ends higher: skipped steps train nothing" in precision_memory.scale_saves((gradients, scaled)).data) == why
+
+
 @pytest.mark.parametrize(("error", "said"), [(0.0, "✔ Each item"), (0.002, "within 0.20 %"), (0.1, "✘"), (NAN, "no")])
 def test_bytes_as_computed(error, said):
     assert said in precision_memory.bytes_as_computed(made({"counted_error": [error]})).data
@@ -122,10 +139,15 @@ def levers(**ratios) -> pd.DataFrame:
         {"lever": lever.replace("_", " "), "peak_ratio": ratio, "time_ratio": 1.0, "best": False}
         for lever, ratio in ratios.items()
     ]
-    return made(rows)
+    return made(rows, fullest_at_loss=True)
 
 
 def test_leanest():
     said = precision_memory.leanest(levers(plain=1.0, a=0.5, b=1.0), levers(plain=1.0, a=0.4, b=1.0)).data
     assert "leanest is *a***: 50 % of the plain peak here, 40 % recorded. Alone, *b* leave" in said
+    idle = levers(plain=1.0, a=0.4, foreach_AdamW=1.0)
+    said = precision_memory.leanest(idle, idle).data
+    assert "*foreach AdamW* leave the recorded peak as it is: they change what is there after the loss" in said
+    at_the_update = made_from(idle, idle, fullest_at_loss=False)
+    assert "leave the recorded peak as it is.\n" in precision_memory.leanest(idle, at_the_update).data
     assert "did not run" in precision_memory.leanest(levers(a=NAN), levers(plain=1.0)).data

@@ -99,6 +99,21 @@ def test_what_failures_leave(columns, part):
     assert ("✔" in text) == (not columns)
 
 
+def test_an_error_is_shown_without_the_launchers_frames():
+    frames = [
+        ("worker/__init__.py", "fail"),
+        ("enter.py", "run_rank"),
+        ("elastic/api.py", "_wrap"),
+        ("x.py", "<module>"),
+    ]
+    stack = "".join(f'  File "{path}", line 7 in {function}\n' for path, function in frames)
+    shown = start.show_error(RuntimeError(f"rank 1 hangs\n\n{stack}\nno rank printed anything")).data
+    assert 'line 7 in fail\n  File "enter.py", line 7 in run_rank\n  … the launcher' in shown
+    assert "elastic" not in shown and "<module>" not in shown and shown.endswith("no rank printed anything\n```")
+    raised = 'Traceback\n  File "enter.py", line 7, in run_rank\n    measure()\n  File "a.py", line 1, in fail\n'
+    assert raised in start.show_error(RuntimeError(raised)).data
+
+
 def test_one_minute_says_what_each_run_shows(tmp_path):
     failures = pd.DataFrame(FAILED | {"processes_left": [0, 0]})
     here = {"hello": hello_run(tmp_path / "cpu", device="cpu", gpus=2), "failures": failures}
