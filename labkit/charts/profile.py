@@ -27,10 +27,11 @@ _RARE = 3  # spans of a kind on one rank; so few are drawn at least as wide as t
 SPANS = {"compute": canvas.COMPUTE, "copy": "#8DB7CE", "communicate": canvas.COMMUNICATE}
 
 
-def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> Figure:
+def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS, with_ms: bool = True) -> Figure:
     """What a step's time goes into, a bar per strategy and number of ranks; a panel per run.
 
     Communication while something computes is hatched; the text says how long the step is and how much is hidden.
+    `with_ms`: False where the profiler lengthens steps so much that no one should compare them.
     """
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):
@@ -43,8 +44,9 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
         end = parts.bars(ax, table["exposed_ms"], start=computed, **exposed)
         parts.bars(ax, table["idle_ms"], start=end, color=canvas.IDLE, label="idle")
         for place, row in zip(places, table.itertuples(), strict=True):
-            overlap = f", {units.percent(row.overlap)} hidden" if pd.notna(row.overlap) else ""
-            parts.beside(ax, row.window_ms, place, f"{units.seconds(row.window_ms / 1e3)}{overlap}", fontsize=8)
+            said = [units.seconds(row.window_ms / 1e3)] if with_ms else []
+            said += [f"{units.percent(row.overlap)} hidden"] if pd.notna(row.overlap) else []
+            parts.beside(ax, row.window_ms, place, ", ".join(said), fontsize=8)
         ax.set(title=where(table), xlabel="ms per step")
         ax.set_xlim(0, (1.25 + 0.2 * len(tables)) * table["window_ms"].max())
     canvas.legend_above(axes[0])
@@ -56,11 +58,16 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
     return canvas.finish(figure, parts.own_scales(axes) + " · ".join([*waits, sources(*tables)]))
 
 
-def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS, own_axes: bool = False) -> Figure:
+def trace_chart(
+    *tables: pd.DataFrame,
+    names: Mapping[str, str] = STRATEGY_LABELS,
+    own_axes: bool = False,
+    with_ms: bool = True,
+) -> Figure:
     """Profiled steps on one axis, two thin lanes per rank: computing above, communicating below.
 
     One table shows every rank; of several, each shows its rank 0. With `own_axes`, as for several machines, each table
-    shows every rank on its own axis.
+    shows every rank on its own axis. `with_ms`: as in `breakdown_chart`, for the titles.
     """
     own_axes = own_axes or len(tables) == 1
     tables = tuple(table if own_axes else table[table["rank"] == 0] for table in tables)
@@ -74,7 +81,8 @@ def trace_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABEL
         _lanes(ax, table, shown)
         of_which = f", of which rank {shown[0]} is shown" if len(shown) < fact(table, "ranks") else ""
         run = f"{where(table)}, " if len(tables) > 1 and own_axes else ""
-        ax.set_title(f"{run}{setting_label(table, names)}{of_which}: {units.seconds(table['end_ms'].max() / 1e3)}")
+        length = f": {units.seconds(table['end_ms'].max() / 1e3)}" if with_ms else ""
+        ax.set_title(f"{run}{setting_label(table, names)}{of_which}{length}")
         ax.set(xlim=(0, None), xlabel="ms since the first rank began" if own_axes or ax is axes[-1] else "")
     kinds = {(row.span, row.collective) for table in tables for row in table.itertuples()}
     ordered = sorted(kinds, key=lambda kind: (list(SPANS).index(kind[0]), kind[1]))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _GAIN = 1.05  # a factor below this is no gain
 _EXPLAINED = 0.10  # of a measured time: what the launch model may miss
 _CLOSE = 0.03  # of the clock: two clocks that agree
-_FALLS = 0.01  # a share that falls by less is the same
 _LARGE = 0.03  # of a step: operators that a table shows
 _NO_GPU = "no GPU"
 
@@ -225,8 +224,10 @@ def _besides(run: Run) -> str:
 def _falls(run: Run) -> str:
     rows = tables.families(run).query("family == 'matmul'")
     wide = rows.pivot_table(index=["model", "precision"], columns="phase", values="share", sort=False)
-    falls = int((wide["forward"] - wide["step"] > _FALLS).sum())
-    return f"it falls by more than one point in {falls} of {len(wide)} settings"
+    return listed(
+        f"{units.percent(row['forward'])} → {units.percent(row['step'])} (`{model}`, {PRECISION_NAMES[precision]})"
+        for (model, precision), row in wide.iterrows()
+    )
 
 
 def _softmax(run: Run) -> str:

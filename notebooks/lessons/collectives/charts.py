@@ -17,6 +17,7 @@ from labkit.theory.sizes import GIB, KIB, MB
 from lessons.collectives.theory import (
     ALL_GATHER,
     COLLECTIVES,
+    FLAT,
     NAMES,
     START,
     Step,
@@ -130,7 +131,8 @@ def _mark_regions(ax: Axes, knee_bytes: float) -> None:
 def rings_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Figure:
     """µs of an all-reduce by message size: the library's, the ring by hand, and yours; this run, then the recorded one.
 
-    Takes two `ring_lines`. Each has its line, with α and β, unless noise hides what the size adds.
+    Takes two `ring_lines`. Each has its line, with α and β, unless noise hides what the size adds or
+    the line misses a time by more than a quarter.
     """
     shown = parts.run_panels(here, recorded)
     figure, axes = parts.panels(len(shown), height=4.4)
@@ -160,11 +162,13 @@ def rings_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Fig
 def _ring_line(ax: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
     first = line.iloc[0]
     name = {"library": NAMES[first["backend"]], "ours": "ring by hand", "yours": "ring with your step"}[first["method"]]
-    if not is_noise([*line["median_us"]]):
+    factor = bus_factor(_ALL_REDUCE, int(first["ranks"])) / 1e3  # bytes to kB: over GB/s they are µs
+    fitted_us = first["alpha_us"] + factor * line["bytes"] / first["beta_gb_per_s"]
+    if not is_noise([*line["median_us"]]) and (fitted_us / line["median_us"] - 1).abs().max() <= FLAT - 1:
         name += f": α {units.seconds(first['alpha_us'] / 1e6)}, β {units.rate(first['beta_gb_per_s'])}"
         sizes = np.geomspace(line["bytes"].min(), line["bytes"].max(), 80)
-        moved = bus_factor(_ALL_REDUCE, int(first["ranks"])) * sizes / 1e3  # kB: over GB/s they are µs
-        ax.plot(sizes, first["alpha_us"] + moved / first["beta_gb_per_s"], color=look["color"], lw=1.1, zorder=2)
+        line_us = first["alpha_us"] + factor * sizes / first["beta_gb_per_s"]
+        ax.plot(sizes, line_us, color=look["color"], lw=1.1, zorder=2)
     _marks(ax, line["bytes"], line["median_us"], line["spread_us"], label=name, ls="", **look)
 
 

@@ -94,9 +94,10 @@ def first_call(table: pd.DataFrame) -> Markdown:
     rows = table[table["ranks"] == table["ranks"].min()].dropna(subset="median_us")
     row = _in_flight(rows, backends(rows["backend"])[0]).iloc[0]
     first, later = _us(row["first_us"]), _us(row["median_us"])
+    run = f"{run_name(table)}, {int(row['ranks'])} ranks"
     if pd.isna(row["first_us"]) or row["first_us"] < 2 * row["median_us"]:
-        return verdict(f"{run_name(table)}: the very first call took {first}, no longer than twice a later one.")
-    return verdict(f"{run_name(table)}: **the very first call took {first}**, a later one {later}.")
+        return verdict(f"{run}: the very first call took {first}, no longer than twice a later one.")
+    return verdict(f"{run}: **the very first call took {first}**, a later one {later}.")
 
 
 def knee(table: pd.DataFrame) -> Markdown:
@@ -179,6 +180,8 @@ def reached(table: pd.DataFrame) -> Markdown:
     allows = f", {units.percent(best['share_of_limit'])} of what the links allow" if share.notna().any() else ""
     rate = units.rate(best["bus_gb_per_s"])
     head = f"{run_name(table)}: **{best['collective']} reaches most, {rate}{allows}.**{noise}"
+    if len(rows) > 2 and near.sum() == len(rows) - 1:
+        head = f"{run_name(table)}: **noise hides the order**; {best['collective']} was fastest, {rate}{allows}."
     if wrong:
         head = f"✘ **{wrong} settings gave wrong values, or beat the links.** {head}"
     elif rows["above_ring"].astype(bool).any():
@@ -264,7 +267,7 @@ def _start(runs: Mapping[str, Run]) -> str:
     first = _fastest(runs).iloc[0]
     if not first["first_us"] > first["median_us"]:
         return "not visible: the first call was not longer"
-    return f"first call {_us(first['first_us'])}, later {_us(first['median_us'])}"
+    return f"{int(first['ranks'])} ranks: first call {_us(first['first_us'])}, later {_us(first['median_us'])}"
 
 
 _RULES = {

@@ -109,7 +109,9 @@ def _timeline_title(table: pd.DataFrame) -> str:
         return f"Simulated, {way}: {lasts}"
     stages = len(layers_of(fact(table, "split")))
     setting = f"{schedule}, {stages} stages, {fact(table, 'micro_batches')} micro-batches"
-    return f"{_whose(table)}: {setting}, measured: {lasts}"
+    steps = fact(table, "logged")
+    measured = "measured" if steps == 1 else f"one of {steps} measured steps"
+    return f"{_whose(table)}: {setting}, {measured}: {lasts}"
 
 
 def _whose(table: pd.DataFrame) -> str:

@@ -51,7 +51,7 @@ def streams_gain(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     verb = "keeps to" if share.max() <= 1.02 else "**exceeds**"
     more = "more" if gains["streaming"] > gains["fenced"] else "**no more**"
     sentence = (
-        f"**A stream gains {more} than fenced steps do: {units.number(gains['streaming'])} and "
+        f"{_on_cpus(here)}**A stream gains {more} than fenced steps do: {units.number(gains['streaming'])} and "
         f"{units.number(gains['fenced'])} times the rate of two GPUs** (recorded). Every mode {verb} its limit."
     )
     return verdict(sentence, shown, summary="The largest number of ranks ÷ the smallest, in every mode")
@@ -169,8 +169,8 @@ def best_counts(here: pd.DataFrame, recorded: pd.DataFrame, *others: pd.DataFram
     tied = of.loc["training", "within noise"]
     noise = "" if tied == "none" else f" (within noise of {tied})"
     return verdict(
-        f"**Training is best with {of.loc['training', 'best']} micro-batches{noise}, "
-        f"a stream with {of.loc['streaming', 'best']}** (recorded).{_on_cpus(here)}",
+        f"{_on_cpus(here)}**Training is best with {of.loc['training', 'best']} micro-batches{noise}, "
+        f"a stream with {of.loc['streaming', 'best']}** (recorded).",
         shown,
         summary="The best number in every run and mode",
     )
@@ -201,14 +201,15 @@ def splits_cost(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         true += f", here it {_forecast_is(error)}"
     fastest = "the even one" if fact(recorded, "fastest") == fact(recorded, "even") else "another one"
     sentence = (
-        f"**The uneven split takes {units.number(uneven['ratio'])} times the even one's step** (recorded training); "
-        f"{true}. Of all {fact(recorded, 'splits')} splits the simulator finds {fastest} fastest.{_on_cpus(here)}"
+        f"{_on_cpus(here)}**The uneven split takes {units.number(uneven['ratio'])} times the even one's step** "
+        f"(recorded training); "
+        f"{true}. Of all {fact(recorded, 'splits')} splits the simulator finds {fastest} fastest."
     )
     return Markdown(f"{as_table(shown)}\n\n{verdict(sentence).data}")
 
 
 def _on_cpus(here: pd.DataFrame) -> str:
-    return f" {CPU_TIMES}" if fact(here, "on_cpu") else ""
+    return f"{CPU_TIMES} " if fact(here, "on_cpu") else ""
 
 
 def _forecast_is(error: float) -> str:

@@ -159,7 +159,9 @@ def judge_training(run: Run) -> Verdict:
     last = rows[rows["epoch"] == rows["epoch"].max()]
     is_yours = last["variant"] == YOURS
     yours, torchs = (_range(last.loc[which, "test_percent"]) for which in (is_yours, ~is_yours))
-    learnt = f"{yours} of the test images are right after training, and {torchs} with torch's sampler"
+    more = last.loc[is_yours, "dealt"].max() / (math.ceil(images / ranks) * ranks)
+    longer = f" with {units.times(more)} as many images per epoch" if more > 1 else ""
+    learnt = f"{yours} of the test images are right after training{longer}, and {torchs} with torch's sampler"
     where = f"in {is_yours.sum()} trainings on {run.plan.workers_text}"
     if fault := _dealt_fault(rows[rows["variant"] == YOURS], images, ranks):
         return Verdict.of_faults("shard", {"training": f"{where}, {fault}; {learnt}"})
@@ -255,7 +257,7 @@ check = Exercises(
         hints=(
             "Which part must be the same on all ranks, and which differs? Try 10 images on 4 ranks by hand.",
             "Shuffle with a generator that only the epoch seeds. Make the length divisible by the ranks: cut, or "
-            "repeat from the start (more than once, if there are fewer images than ranks). Then take every `ranks`-th"
+            "append numbers from its start, one by one (begin again if it is used up). Then take every `ranks`-th"
             " number.",
             "`random.Random(epoch).shuffle(order)`. With `drop_last`: `order[: images - images % ranks]`. Without: "
             "`filled = -(-images // ranks) * ranks`, then `(order * ranks)[:filled]`. Return `order[rank::ranks]`.",
@@ -309,13 +311,17 @@ CODES = with_bugs(
 suspects, diagnose, show_suspects = line_up("scaling", SYMPTOMS, symptoms, verdict_of, CODES)
 
 
-def why_the_batch() -> HTML:
-    """Ask why two GPUs keep less of their rate with few images each."""
+def why_the_batch(parts: pd.DataFrame) -> HTML:
+    """Ask why two GPUs keep less of their rate with few images each; takes the recorded `parts`."""
+    rows = parts[parts["loader"] == "device"].set_index(["ranks", "gpu_batch"])
+    step_ms = 1e3 * rows["seconds"] / rows["steps"]
+    added_ms = [units.number(step_ms[2, batch] - step_ms[1, batch], 2) for batch in (32, 512)]
     return why(
         "With 32 images per GPU, two GPUs keep much less of their rate than with 512. Why?",
         (
             "What DDP costs is a large part of a short step",
-            "What a step on two GPUs takes longer, in ms, changes much less with the batch than the step itself.",
+            f"Two GPUs add {added_ms[0]} ms to a step of 32 images, and {added_ms[1]} ms to a step of 512, which takes "
+            f"{units.times(step_ms[1, 512] / step_ms[1, 32])} as long.",
         ),
         (
             "A smaller batch sends more gradients",

@@ -10,7 +10,7 @@ from IPython.display import Markdown
 
 from labkit.provenance import fact, place_name
 from labkit.story import units
-from labkit.story.verdict import folded, one_minute, verdict
+from labkit.story.verdict import CPU_TIMES, folded, one_minute, verdict
 from labkit.story.words import as_table, listed
 from lessons.scaling import tables
 from lessons.scaling.theory import GUESSING, TRAININGS
@@ -46,6 +46,7 @@ def speedups(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     kept = _most(recorded, "weak").sort_values("fixed")["efficiency"]
     grows = kept.is_monotonic_increasing and kept.is_unique
     sentence = f"**Recorded, efficiency {'grows' if grows else 'does not grow'} with the batch.**"
+    sentence += f" {CPU_TIMES}" if "here" in runs and fact(here, "on_cpu") else ""
     names = {"efficiency": "efficiency", "seconds": "epoch, s", "images_per_s": "images/s"}
     every = here[["law", "fixed", "ranks", "speedup", *names]].rename(columns=names)
     return Markdown(f"{as_table(shown)}\n\n{verdict(sentence, every, summary='Every setting of this run').data}")
@@ -137,9 +138,9 @@ def _ways_agree(table: pd.DataFrame) -> str:
 
 
 _WHY = {
-    "steps": "two step times show most",
-    "trace": "the trace shows most, and its steps run under the profiler",
-    "hooks": "hooks show most",
+    "steps": "two step times show most. Why was not measured. Trust the hooks: they time a plain step",
+    "trace": "the trace shows most, and its steps run under the profiler. Trust the hooks: they time a plain step",
+    "hooks": "hooks show most. Why was not measured",
 }
 
 
@@ -205,17 +206,21 @@ def _trained_alike(table: pd.DataFrame) -> str:
         if "no_warm_up" in trained.index and not learnt["no_warm_up"]:
             head = f"**without warm-up no seed learns. With it, {count} of {large['seeds']} do{end}.**"
     else:
-        off = f"{large['test_percent'] - reference['test_percent']:+.1f} points"
-        head = f"**the large batch on all GPUs ends {off} off the reference.**"
+        off = _points_from(reference["test_percent"], large["test_percent"])
+        head = f"**the large batch on all GPUs ends {off} the reference.**"
         if "no_warm_up" in trained.index and not learnt["no_warm_up"]:
-            head = f"**without warm-up no seed learns; with it, the large batch ends {off} off the reference.**"
+            head = f"**without warm-up no seed learns; with it, the large batch ends {off} the reference.**"
         if "unscaled" in trained.index:
-            off = trained.loc["unscaled", "test_percent"] - large["test_percent"]
-            head = f"{head} With an unscaled rate it ends {off:+.1f} points off the scaled one."
+            off = _points_from(large["test_percent"], trained.loc["unscaled", "test_percent"])
+            head = f"{head} With an unscaled rate it ends {off} the scaled one."
     if "one_gpu" not in trained.index or fact(table, "on_cpu"):
         return head
     gained = units.times(trained.loc["one_gpu", "seconds"] / large["seconds"])
     return f"{head} More GPUs make it {gained} as fast; the rest of the gain comes from the larger batch."
+
+
+def _points_from(reference_percent: float, percent: float) -> str:
+    return f"{abs(percent - reference_percent):.1f} points {'above' if percent > reference_percent else 'below'}"
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:

@@ -95,7 +95,7 @@ def test_two_clocks_agree_or_not(make):
 def test_the_questions_are_answered_by_the_tables(make):
     here, recorded = make(profiles_run, **CPU, softmax_us=0.05), make(profiles_run)
     told = lab.five_answers(here, recorded)
-    said(told, ("| no GPU |", "`matmul_kernel`: 60 %, 40 calls", "in 4 of 4 settings", "its bytes: it takes 50 %"))
+    said(told, ("| no GPU |", "`matmul_kernel`: 60 %, 40 calls", " → ", "its bytes: it takes 50 %"))
     said(told, "its FLOP: it takes 0.62 %")
 
 

@@ -57,7 +57,7 @@ def test_a_wrong_shard_shows_in_a_training(name):
     verdict = checked(slipped("scaling.shard", old, new))
     assert verdict.outcome == WRONG and kind in verdict.faults, verdict
     said = verdict.faults["training"] if shown else verdict.merits[1]
-    assert shown in said and "of the test images are right after training, and" in said, verdict
+    assert shown in said and "of the test images are right after training" in said, verdict
     assert scaling.yours("shard") == ""
 
 

@@ -141,16 +141,16 @@ def test_every_seed_counts(tmp_path):
     table = scaling.accuracy(accuracy_run(tmp_path / "run", PERCENT)).set_index("variant")
     assert table.loc["large", ["std_test_percent", "steps"]].tolist() == pytest.approx([0.5, 72])
     assert len(table.loc["large", "percents"]) == table.loc["large", "seeds"] == 3
-    said(scaling.trained_alike(table.reset_index()), ("all GPUs ends -9.8 points off", "4.0× as fast"), "seeds learn")
+    said(scaling.trained_alike(table.reset_index()), ("all GPUs ends 9.8 points below", "4.0× as fast"), "seeds learn")
     some = scaling.accuracy(accuracy_run(tmp_path / "some", PERCENT | {"large": 10.0}))
-    said(scaling.trained_alike(some), "Here: **with the large batch on all GPUs 0 of 3 seeds learn.**", "points off")
+    said(scaling.trained_alike(some), "Here: **with the large batch on all GPUs 0 of 3 seeds learn.**", "points below")
     low = scaling.accuracy(accuracy_run(tmp_path / "cold", PERCENT | {"large": 10.0, "no_warm_up": 10.0}))
     said(scaling.trained_alike(low), "**without warm-up no seed learns. With it, 0 of 3 do.**")
     low = scaling.accuracy(accuracy_run(tmp_path / "low", dict.fromkeys(PERCENT, 10.0), seeds=(0,)))
     said(scaling.trained_alike(low), "more than guessing", "as fast")
-    assert "-20.2 points off the scaled one" in scaling.trained_alike(table.reset_index()).data
+    assert "20.2 points below the scaled one" in scaling.trained_alike(table.reset_index()).data
     on_cpu = scaling.accuracy(accuracy_run(tmp_path / "cpu", PERCENT, device="cpu", gpus=2))
-    said(scaling.trained_alike(on_cpu), "-9.8 points off", "as fast")
+    said(scaling.trained_alike(on_cpu), "9.8 points below", "as fast")
     alone = scaling.accuracy(accuracy_run(tmp_path / "one", PERCENT, gpus=1))
     assert alone["variant"].tolist() == ["reference", "one_gpu"]
     said(scaling.trained_alike(alone), "no training had the large batch", "as fast")
