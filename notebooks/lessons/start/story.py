@@ -88,7 +88,7 @@ def sweep_saves(costs: pd.DataFrame) -> Markdown:
             "start-up, s": costs["startup_seconds"],
             "then to the first row, s": costs["first_row_seconds"] - costs["startup_seconds"],
             "after it, s": costs["seconds"] - costs["first_row_seconds"],
-            "÷ bare torchrun": costs["over_torchrun"],
+            "time over bare `torchrun`'s": costs["over_torchrun"],
         }
     )
     sentence = f"**A launch of {points} points takes {times} as long as one of a single point.**"
