@@ -187,6 +187,8 @@ def judge_rings(run: Run) -> Verdict:
     yours, by_number = (rings[rings["order"] == order] for order in ("yours", "by number"))
     order = " → ".join(yours["hop"].str.split().str[0])
     where = f"on {run.plan.workers_text}"
+    if run.plan.gpus == 1:
+        return Verdict.of_faults("best_ring", {}, f"{where} there is no other to send to: a ring of one was tried")
     if run.plan.device == "cpu":
         said = "brings everyone its neighbour's bytes; they have no wires, so any order would do"
         return Verdict.of_faults("best_ring", {}, f"{where} your ring ({order}) {said}")

@@ -70,7 +70,6 @@ class Rings(Plan):
     worker: ClassVar[str] = "lessons.topology.worker"
     SMALL: ClassVar[dict[str, Any]] = {"mib": 16, "repeats": 5}
     FEW: ClassVar[int | None] = 4
-    least: ClassVar[int] = 2
     one_node: ClassVar[bool] = True
 
     mib: int = 1024

@@ -114,7 +114,7 @@ def test_a_right_method_is_checked_in_all_cases_timed_and_drawn_as_yours(name, c
     answers.save(f"ddp_from_scratch.{name}", code)
     verdict = check(name, gpus=2)
     assert verdict.outcome == RIGHT, verdict
-    assert "14 cases" in verdict.merits[0] and "with your method" in verdict.merits[-1]
+    assert "14 cases" in verdict.merits[0] and "with your method" in verdict.merits[-2]
     plan = ddp.Implementations.small(gpus=3, strategies=("none", "ddp"), **{name: ddp.yours(name)})
     table = ddp.implementations(launch(plan, progress=False))
     assert (table["status"] == "ok").all() and table["strategy"].iloc[-1].startswith("your_")

@@ -36,7 +36,7 @@ def written(*swaps: tuple[str, str]) -> str:
         ([(LAST, "True")], "synced_every_time"),
         ([(LAST, "False")], "never_synced"),
         ([(LAST, "number == 0")], "wrong"),
-        ([("        loss.backward()", "    loss.backward()")], "wrong"),
+        ([("        (model(", "    (model(")], "wrong"),
         ([(MODEL, "    pass"), ("model.set_requires", "for block in model.blocks: block.set_requires")], "left_out"),
     ],
 )

@@ -58,6 +58,12 @@ def test_an_answer_that_knows_the_cases_alone_gives_no_ring_of_this_node():
     assert verdict.outcome == "raised" and "is no ring of 3 GPUs" in str(verdict)
 
 
+def test_a_ring_of_one_sends_to_itself():
+    answers.save("topology.best_ring", BACKWARDS)
+    verdict = topology.check("best_ring", gpus=1)
+    assert verdict.outcome == RIGHT and "a ring of one" in verdict.merits[-1], verdict
+
+
 def test_bytes_that_did_not_arrive_are_no_right_ring(monkeypatch):
     run = launch(topology.Rings.small(gpus=2), progress=False)
     monkeypatch.setattr("lessons.topology.exercises.ring_hops", lambda run: ring_hops(run).assign(status="wrong bytes"))

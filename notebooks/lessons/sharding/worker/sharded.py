@@ -16,5 +16,4 @@ def shard_units(model, mesh):
 def add_gradients(model, micro_batches):
     for number, (tokens, targets) in enumerate(micro_batches):
         model.set_requires_gradient_sync(number == len(micro_batches) - 1)
-        loss = model(tokens, targets) / len(micro_batches)
-        loss.backward()
+        (model(tokens, targets) / len(micro_batches)).backward()

@@ -74,7 +74,9 @@ def _hop(worker: Worker, target: int | None, source: int | None) -> tuple[Callab
     """Return what sends this rank's buffer to `target` and takes the one of `source`, and what looks at the bytes."""
     own = worker.state
     received = torch.zeros_like(own, device=f"cuda:{target}" if own.is_cuda and target is not None else own.device)
-    if own.is_cuda:  # the sender copies into a buffer on the next GPU
+    if (
+        own.is_cuda or target == worker.rank
+    ):  # the sender copies into a buffer on the next GPU, here that of a ring of one
         return lambda: received.copy_(own, non_blocking=True), lambda: bool((received == worker.rank + 1).all())
 
     def exchange() -> None:
