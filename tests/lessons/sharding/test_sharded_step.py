@@ -71,6 +71,12 @@ def test_finer_units_are_right_and_train_and_are_timed_beside_the_reference():
     assert "MiB sent, yours" in said.data
 
 
+def test_the_loss_that_is_told_is_the_mean_of_all_micro_batches(tmp_path):
+    (file := tmp_path / "sharding_sharded_step.py").write_text(written())
+    plan = sharding.Trial.small(gpus=2, seeds=(0,), variants=("yours",), yours=str(file))
+    assert (launch(plan, progress=False).entries("trial")["loss_error"] < 1e-5).all()
+
+
 def test_functions_that_are_right_on_the_cases_alone_are_seen_in_the_training(tmp_path):
     text = written(
         (
