@@ -41,12 +41,16 @@ def launch(
     most, and shows place and owners. LABKIT_MAX_GPUS and LABKIT_MAX_MINUTES in the environment bound what each user
     holds, and how long a run takes. Where another program holds a GPU, too, `run.source` says so.
 
+    A plan of size="recorded" launches nothing: what is returned is the recorded run that it was read from.
+
     Raises WorkerRaised, WorkerDied, WorkerHung, LauncherLost, GroundLost (each names rank, GPU, point and log, and
     carries the rows measured so far), NotEnoughGpus, or Interrupted (a KeyboardInterrupt) when the cell is
     interrupted; NotStarted, another one, while it waits for GPUs; over nodes also ClusterError, where none are to be
     had, and JobEnded. When it returns or raises, no process of the run is
     left, and its GPUs are free. Raises PlanError where `patience_s` or `limit_s` is no number of seconds.
     """
+    if plan.recording:
+        return replay(plan.recording)
     limits = Limits(patience_s, limit_s).within_the_course()
     if (count := nodes_wanted(nodes)) is None:
         return launch_here(plan, limits, progress=progress, debug=debug)
@@ -64,6 +68,8 @@ def launch_or_replay(plan: Plan, recorded: str) -> Run:
     namespaces of this machine are the nodes. Where the machine lends none, a warning says why, and the recorded run
     stands in. Raises what `launch` raises.
     """
+    if plan.recording:
+        return replay(plan.recording)
     if why := why_replayed():
         warnings.warn(f"{plan.lab} · {plan.name}: {why}. The recorded run stands in: {recorded}", stacklevel=2)
         return replay(recorded)

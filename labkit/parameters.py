@@ -14,9 +14,10 @@ from labkit import node
 from labkit.engine.errors import ParameterError, PlanError
 from labkit.engine.launch_settings import nodes_wanted
 from labkit.engine.plan import PARAMETERS, Plan, require_parameters
+from labkit.engine.recordings import replay
 from labkit.engine.session import AgentSession
 from labkit.launching import why_replayed
-from labkit.story.words import say
+from labkit.story.words import listed, say
 
 INJECTED = "# Parameters\n"  # how papermill begins the cell that it adds
 
@@ -33,6 +34,8 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
         raise ParameterError(f"{not_known}; there are {', '.join(PARAMETERS)}")
     try:
         require_parameters(size, gpus, seeds)
+        if size == "recorded":
+            return say(_recorded_on(lab))
         plans = [kind.sized(size, gpus=gpus, seeds=seeds) for kind in plan_classes(lab)]
     except PlanError as error:
         raise ParameterError(str(error)) from None
@@ -59,6 +62,15 @@ def plan_classes(lab: ModuleType) -> list[type[Plan]]:
     bases = {base for kind in kinds for base in kind.__mro__[1:] if "knobs" not in vars(base)}
     lab_kinds = [kind for kind in kinds if kind not in bases and kind.__module__ == module.__name__]
     return sorted(lab_kinds, key=lambda kind: kind.__name__)
+
+
+def _recorded_on(lab: ModuleType) -> str:
+    """Say that nothing is launched, and where and when the lesson's recorded runs were made."""
+    runs = [replay(path) for path in dict.fromkeys(getattr(lab, "RECORDED", {}).values())]
+    if not runs:
+        return "This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it."
+    made = dict.fromkeys(run.source.removeprefix("recorded on ") for run in runs)
+    return f"Nothing is launched: recorded runs stand for every launch of this page. They are from {listed(made)}."
 
 
 def _where(plans: list[Plan]) -> str:

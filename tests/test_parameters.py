@@ -16,7 +16,9 @@ import labkit.parameters
 from labkit import check_parameters, node
 from labkit.batch.execute import ThisInterpreter
 from labkit.engine.errors import NotEnoughGpus, ParameterError, PlanError
-from lessons import accounting, attention, beyond_the_node, broadcast, sharding, start
+from labkit.launching import launch
+from labkit.repository import RECORDED
+from lessons import accounting, attention, beyond_the_node, broadcast, pipeline, sharding, start
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -139,9 +141,35 @@ def test_no_notebook_starts_what_it_cannot_finish(machine, path, shown):
                     assert on_request or plan.size != "full" or plan.device == "cuda", call
 
 
+@every_notebook
+def test_at_recorded_every_launch_of_a_notebook_has_its_recorded_run(machine, path):
+    machine(0)
+    for plan, call in plans_of(path, size="recorded", gpus=0, seeds=0):
+        assert plan.recording, call
+        assert launch(plan).folder == RECORDED / plan.recording
+
+
+def test_a_recorded_page_says_so_and_names_the_machines():
+    assert told(pipeline, size="recorded").startswith("Nothing is launched: recorded runs stand for every launch")
+    assert "4 × NVIDIA H200, 2026-11-21" in told(pipeline, size="recorded")
+    assert "launches nothing" in told(accounting, size="recorded")
+
+
+def test_a_plan_that_nobody_recorded_is_refused_with_its_knobs():
+    with pytest.raises(PlanError, match=r"no run of broadcast.Trial with functions=\('mine',\) is recorded"):
+        broadcast.Trial.sized("recorded", functions=("mine",))
+
+
+def test_on_a_recorded_page_an_answer_that_was_given_still_finds_the_recorded_run(tmp_path):
+    plan = pipeline.Schedules.sized("recorded", yours=str(tmp_path / "pipeline_one_f_one_b.py"))
+    assert (plan.recording, plan.yours) == ("h200x4/pipeline/schedules", "")
+
+
 @pytest.mark.parametrize(
     "wrong, words",
     [
+        ({"size": "recorded", "gpus": 2}, "size='recorded' shows runs as they were measured: leave gpus and seeds out"),
+        ({"size": "recorded", "seeds": 2}, "size='recorded' shows runs as they were measured: leave gpus and seeds"),
         ({"gpus": "four"}, "gpus='four': give a number of worker processes, such as 2, or 0 for all GPUs"),
         ({"gpus": -1}, "gpus=-1: give a number"),
         ({"gpus": 2.0}, "gpus=2.0: give a number"),
@@ -155,7 +183,7 @@ def test_no_notebook_starts_what_it_cannot_finish(machine, path, shown):
         ({"seeds": [10**30]}, f"seeds=({10**30},): give seeds from 0 to 4294967295, such as (0, 1, 2)"),
         ({"seeds": [0, -1]}, "seeds=(0, -1): give seeds from 0 to 4294967295, such as (0, 1, 2)"),
         ({"seeds": [0, 0]}, "seeds=(0, 0): a seed comes twice, and its points cannot be told apart: give each once"),
-        ({"size": "huge"}, "size='huge' is not known; it is one of auto, small, full"),
+        ({"size": "huge"}, "size='huge' is not known; it is one of auto, small, full, recorded"),
         ({"size": 1}, "size=1 is not known"),
     ],
 )

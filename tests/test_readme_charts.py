@@ -14,7 +14,7 @@ from lessons import attention, broadcast, pipeline
 STORED = RECORDED / "charts"
 CHARTS = {
     "attention_race": lambda: attention.race_chart(attention.race(replay(attention.RECORDED["race"]))),
-    "broadcast_methods": lambda: broadcast.methods_chart(broadcast.methods(replay(broadcast.RECORDED))),
+    "broadcast_methods": lambda: broadcast.methods_chart(broadcast.methods(replay(broadcast.RECORDED["sweep"]))),
     "pipeline_timelines": lambda: pipeline.timelines_chart(
         *pipeline.gantt(replay(pipeline.RECORDED["schedules"]), schedule="1f1b")
     ),

@@ -111,9 +111,11 @@ class Exercises:
     def __call__(self, exercise: str, *, patience_s: float = 20.0, **options: Any) -> Verdict:
         """Have a worker call the student's answer to `exercise`, judge what it returns, and say which version it was.
 
-        `size` and `gpus` are options of the exercises that launch a run of their own. Raises ValueError, listing the
-        exercises, for an unknown one.
+        `size` and `gpus` are options of the exercises that launch a run of their own; where a page shows recorded runs,
+        an answer still runs, small. Raises ValueError, listing the exercises, for an unknown one.
         """
+        if options.get("size") == "recorded":
+            options["size"] = "small"
         asked = self._exercise(exercise)
         return self._kept_verdict(asked, self._verdict(asked, patience_s, options))
 

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Self, TypeGuard
 from labkit import node
 from labkit.engine.errors import NotEnoughGpus, PlanError
 from labkit.engine.launch_settings import allowed_gpus, gpus_of_a_node
-from labkit.repository import PLAN_MODULES
+from labkit.repository import PLAN_MODULES, RECORDED
 
 MOST_CPU_PROCESSES = 8  # stand in for GPUs where there are none; more on a laptop measure only its scheduler
 MOST_WORKERS = 1024  # of any plan, also of one that was recorded: no node has as many GPUs
-SIZES = ("auto", "small", "full")
+SIZES = ("auto", "small", "full", "recorded")
 PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
 LARGEST_SEED = 2**32 - 1  # workers add to a seed and multiply it by up to a million, and torch's own end at 2**64
 MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a slip of the keyboard
@@ -47,6 +47,7 @@ class Plan:
     SMALL: ClassVar[dict[str, Any]] = {}
     FULL: ClassVar[dict[str, Any]] = {}
     FEW: ClassVar[int | None] = None
+    recording: ClassVar[str] = ""  # at size="recorded": the run below data/recorded that stands for a launch
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
     seeds: tuple[int, ...] = (0,)
@@ -161,11 +162,14 @@ class Plan:
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:
-        """Return `small()` or `full()`; auto takes full where it runs on GPUs.
+        """Return `small()` or `full()`; auto takes full where it runs on GPUs, recorded the plan of a recorded run.
 
         `gpus` counts workers, and `seeds` counts seeds (or lists them); 0 leaves either to the plan. Raises PlanError
-        where a value is none of these, where the plan needs more workers, and for size="full" without GPUs.
+        where a value is none of these, where the plan needs more workers, for size="full" without GPUs, and for
+        size="recorded" where the lesson has no recorded run of this plan with these `knobs`.
         """
+        if size == "recorded":
+            return cls._recorded(knobs)
         require_parameters(size, gpus, seeds)
         if size == "auto":
             size = "full" if cls.on_gpus() else "small"
@@ -177,6 +181,18 @@ class Plan:
         if seeds:
             knobs["seeds"] = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
         return cls.small(**knobs) if size == "small" else cls.full(**knobs)
+
+    @classmethod
+    def _recorded(cls, knobs: dict[str, Any]) -> Self:
+        """Return the plan of the lesson's first recorded run of this class and `knobs`, without files of answers."""
+        wanted = {name: _as_tuple(value) for name, value in knobs.items() if not str(value or ".py").endswith(".py")}
+        for path in importlib.import_module(cls.__module__.rpartition(".")[0]).RECORDED.values():
+            plan = Plan.from_json((RECORDED / path / "plan.json").read_text(encoding="utf-8"))
+            if type(plan) is cls and all(getattr(plan, name) == value for name, value in wanted.items()):
+                plan._hold({"recording": path})
+                return plan
+        shown = ", ".join(f"{name}={value!r}" for name, value in wanted.items()) or "its own knobs"
+        raise PlanError(f"size='recorded': no run of {cls.lab}.{cls.__name__} with {shown} is recorded")
 
     def points(self) -> list[SimpleNamespace]:
         """Return every knob setting with every seed; seeds vary slowest, so that drift does not favour a setting.
@@ -277,6 +293,8 @@ def require_parameters(size: Any, gpus: Any, seeds: Any) -> None:
     Plan.require("size", size, SIZES)
     if not _is_whole(gpus) or gpus < 0:
         raise PlanError(f"gpus={gpus!r}: give a number of worker processes, such as 2, or 0 for all GPUs")
+    if size == "recorded" and (gpus or seeds):
+        raise PlanError("size='recorded' shows runs as they were measured: leave gpus and seeds out")
     listed = isinstance(seeds, list | tuple) and len(seeds) > 0
     if not listed and not (_is_whole(seeds) and 0 <= seeds <= MOST_SEEDS):
         raise PlanError(f"seeds={seeds!r}: give a number of repetitions, 1 to {MOST_SEEDS}, or 0 for each plan's own")

@@ -304,6 +304,11 @@ class Run(RunFolder):
         other = f", contaminated: another program held GPU {shared}, too" if shared else ""
         return f"{how} {self.machine}, {status.get('date', self.node.date)}{small}{other}"
 
+    @property
+    def exports(self) -> Path:
+        """The folder for files made of the rows: the run's own, or of a recorded run, which stays as it is, runs/."""
+        return runs_folder() if self.recorded else self.folder
+
     def keep(self, name: str) -> Path:
         """Copy the run, without its logs, to data/recorded/<name>, for `replay(name)`; over an earlier run at most."""
         target = RECORDED / name

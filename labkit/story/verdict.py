@@ -47,8 +47,11 @@ def one_minute(rules: Mapping[str, Callable[[RuleInput], str | None]], **measure
     """Return a table of a lesson's rules, each with what it is worth by every measurement: here, recorded, published.
 
     `rules` gives for each rule how a measurement shows it, as a short text; None where it does not. A column whose head
-    is two words is passed as `on_this_node`.
+    is two words is passed as `on_this_node`. Where recorded runs stand for those of this machine, `here` is left out.
     """
     heads = [name.replace("_", " ") for name in measured]
     rows = [[rule, *(show(run) or NOT_MEASURED for run in measured.values())] for rule, show in rules.items()]
-    return Markdown(as_table(pd.DataFrame(rows, columns=["rule", *heads])))
+    table = pd.DataFrame(rows, columns=["rule", *heads])
+    if "here" in table and "recorded" in table and table["here"].equals(table["recorded"]):
+        table = table.drop(columns="here")
+    return Markdown(as_table(table))

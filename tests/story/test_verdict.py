@@ -43,3 +43,9 @@ def test_rules_stand_beside_what_each_measurement_shows():
         "| Use every host link | 0.9× | 3.8× |",
         "| Pin what a GPU pulls | not measured | not measured |",
     ]
+
+
+def test_recorded_runs_that_stand_for_those_of_this_machine_are_shown_once():
+    rules = {"Use every host link": lambda gain: f"{gain}×"}
+    assert one_minute(rules, here=3.8, recorded=3.8).data.splitlines()[0] == "| rule | recorded |"
+    assert one_minute(rules, here=0.9, recorded=3.8).data.splitlines()[0] == "| rule | here | recorded |"

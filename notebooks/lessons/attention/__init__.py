@@ -14,5 +14,5 @@ from lessons.attention.tables.printed import printed_times
 from lessons.attention.tables.speed import race, sweep
 from lessons.attention.theory import example, tiled
 
-RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "race")}
+RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "race", "suspects")}
 RECORDED |= {name: f"h100/attention/{name}" for name in ("plain", "sweep")}  # on the GPU that the reports timed, too

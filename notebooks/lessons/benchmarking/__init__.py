@@ -13,3 +13,4 @@ from lessons.benchmarking.tables import accounts, export_trace, families, iterat
 from lessons.benchmarking.tables import symptoms, timelines, warm_ups
 
 RECORDED = {name: f"h100/benchmarking/{name}" for name in ("steps", "launches", "profiles")}
+RECORDED["suspects"] = "h200/benchmarking/suspects"

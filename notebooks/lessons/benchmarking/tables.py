@@ -287,9 +287,9 @@ def timelines(run: Run) -> list[pd.DataFrame]:
     return tables
 
 
-def export_trace(spans: pd.DataFrame, folder: Path) -> Path:
-    """Write the spans of one forward into the folder, as a trace that ui.perfetto.dev opens; return the file."""
-    target = folder / f"trace-{fact(spans, 'model')}-{fact(spans, 'precision')}.json"
+def export_trace(spans: pd.DataFrame, run: Run) -> Path:
+    """Write the spans of one forward as a trace that ui.perfetto.dev opens; return the file."""
+    target = run.exports / f"trace-{fact(spans, 'model')}-{fact(spans, 'precision')}.json"
     lanes = {lane: number for number, lane in enumerate(dict.fromkeys(spans["lane"]))}
     named = [
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": n, "args": {"name": lane}} for lane, n in lanes.items()

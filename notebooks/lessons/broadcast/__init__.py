@@ -9,4 +9,4 @@ from lessons.broadcast.story import best_chunks, fastest, hidden, in_one_minute,
 from lessons.broadcast.story import same_bytes, ways_apart
 from lessons.broadcast.tables import ablation, chunk_sweep, least_times, least_times_table, methods, symptoms, timeline
 
-RECORDED = "h200x4/broadcast/sweep"
+RECORDED = {"sweep": "h200x4/broadcast/sweep"} | {name: f"h200x2/broadcast/{name}" for name in ("trial", "suspects")}

@@ -17,5 +17,5 @@ _MACHINES = ("h200x2", "h200x4")
 RECORDED = Recordings(
     "collectives",
     4,
-    {"sweep": _MACHINES, "nccltests": _MACHINES, "ring": ("h200x4",)},
+    {"sweep": _MACHINES, "nccltests": _MACHINES, "ring": ("h200x4",), "suspects": ("h200x2",)},
 )

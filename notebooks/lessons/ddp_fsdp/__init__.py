@@ -13,7 +13,7 @@ from lessons.ddp_fsdp.tables import compared, holdings, ladder, memory, per_samp
 from lessons.ddp_fsdp.tables import sent, symptoms, throughput, trained, zero
 
 _MACHINES = ("h200x2", "h200x4")
-_ON_TWO = ("trial", "asreported", "zero1", "zero2", "zero3", "zero3_zero")
+_ON_TWO = ("trial", "suspects", "asreported", "zero1", "zero2", "zero3", "zero3_zero")
 # The reports train on four GPUs. On the recorded machine with four, FSDP at batch 16 and the knobs' last steps take
 # longer than on two GPUs that have twice the samples each, probably for its host: the runs on two teach more.
 RECORDED = Recordings(

@@ -15,5 +15,5 @@ from lessons.optimizer_sharding.tables import saving, sent, stages, steps, sympt
 RECORDED = Recordings(
     "optimizer_sharding",
     2,
-    {"memory": ("h200x2", "h200x4"), "equality": ("h200x2",), "steps": ("h200x2",)},
+    {"memory": ("h200x2", "h200x4"), **dict.fromkeys(("equality", "steps", "exchanges", "suspects"), ("h200x2",))},
 )

@@ -15,5 +15,6 @@ from lessons.pipeline.tables.timeline import BEFORE_USE, gantt, ideal, predictio
 from lessons.pipeline.theory.queues import RANK as ONE_QUEUE
 
 RECORDED = {name: f"h200x4/pipeline/{name}" for name in ("gpus", "microbatches", "schedules", "splits", "trial")}
+RECORDED |= {name: f"h200x2/pipeline/{name}" for name in ("by_hand", "suspects")}
 TWO_GPUS = "h200x2/pipeline/microbatches2"
 AS_REPORTED = "h200x2/pipeline/asreported"

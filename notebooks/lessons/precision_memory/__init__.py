@@ -12,5 +12,5 @@ from lessons.precision_memory.story import ledger_explains, not_half, scale_save
 from lessons.precision_memory.tables import allocations, gradients, levers, memory, running_sums, scaling
 from lessons.precision_memory.tables import spacing, sums, symptoms, timeline
 
-_PLANS = ("numbers", "scaling", "memory", "timeline", "levers")
+_PLANS = ("numbers", "scaling", "memory", "timeline", "levers", "suspects")
 RECORDED = {name: f"h200/precision_memory/{name}" for name in _PLANS}

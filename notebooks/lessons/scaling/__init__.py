@@ -12,3 +12,4 @@ from lessons.scaling.tables import published_speedups, scaling, symptoms
 
 _PLANS = ("epochs", "communication", "messages", "accuracy")
 RECORDED = {name: f"h100x2/scaling/{name}" for name in _PLANS}
+RECORDED |= {name: f"h200x2/scaling/{name}" for name in ("trial", "suspects")}

@@ -25,7 +25,7 @@ from lessons.sharding.tables import memory_timeline, operators, profile, segment
 from lessons.sharding.tables import accumulation, batches, equality, fits, float8, ladder, links, memory
 from lessons.sharding.tables import overlap, projection, reported, sent, strategies, symptoms
 
-_ON_TWO = ("accumulation", "asreported", "batches", "profiles", "timeline")
+_ON_TWO = ("accumulation", "asreported", "batches", "profiles", "suspects", "timeline")
 # The study trains on two GPUs. Its projection goes to eight: that lesson asks for the recordings nearest to eight.
 RECORDED = Recordings(
     "sharding",

@@ -9,6 +9,7 @@ from lessons.start.story import all_there, first_over_later, first_sum, in_one_m
 from lessons.start.story import show_error, sweep_saves, while_it_moves
 from lessons.start.tables import best_times, launch_costs, ranks, startup, sums
 
-RECORDED = "h200x4/start/hello"
+_FAILURES = {kind: f"h200x2/start/{kind}" for kind in ("raises", "killed", "leaves", "hangs")}
+RECORDED = {"hello": "h200x4/start/hello"} | _FAILURES
 COST = "h200x2/start/launchcost"
 NODE = "h200x2/pipeline/kept"  # the first recorded node whose power caps and temperatures are known

@@ -55,7 +55,7 @@ class Failure(Plan):
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, **knobs) -> Self:
         """Return a plan of at least two workers, one to fail and one to wait: CPU processes where one GPU is used."""
-        if gpus != 1 and cls.on_gpus():
+        if size == "recorded" or (gpus != 1 and cls.on_gpus()):
             return super().sized(size, gpus=gpus, **knobs)
         cls.require("size", size, SIZES)
         return super().sized("small", gpus=max(gpus, 2), device="cpu", **knobs)

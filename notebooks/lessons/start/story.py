@@ -10,6 +10,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.provenance import fact, sources
+from labkit.repository import REPOSITORY
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import as_table, listed
@@ -99,7 +100,8 @@ def sweep_saves(costs: pd.DataFrame) -> Markdown:
 
 def show_error(error: Exception) -> Markdown:
     """Show the text of the error, as the cell would have without the `try`; of a stack not the launcher's frames."""
-    text = _LAUNCHERS_FRAMES.sub(r"\1  … the launcher's frames\n", str(error).replace("```", ""))
+    told = str(error).replace("```", "").replace(f"{REPOSITORY}/", "")
+    text = _LAUNCHERS_FRAMES.sub(r"\1  … the launcher's frames\n", told)
     return Markdown(f"```text\n{type(error).__name__}: {text}\n```")
 
 

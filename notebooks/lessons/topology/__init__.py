@@ -8,4 +8,4 @@ from lessons.topology.story import beside_datasheet, far_node, in_one_minute, pa
 from lessons.topology.story import same_bytes, size_matters, together
 from lessons.topology.tables import alone, copies, host_rates, link_rate, matrix
 
-RECORDED = "h200x4/topology/copies"
+RECORDED = {"copies": "h200x4/topology/copies", "copies_1mib": "h200x2/topology/copies_1mib"}

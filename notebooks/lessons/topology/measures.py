@@ -64,7 +64,9 @@ def _pair(run: Run, which: str) -> Measured | None:
 
 
 def _share_of_links(run: Run) -> Measured | None:
-    """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches."""
+    """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches; None of copies too small."""
+    if run.plan.size == "small":
+        return None
     limits = run.datasheet
     limit = [limits.nvlink_gb_per_s] if limits and limits.nvlink_gb_per_s else []
     return ratio(_pair(run, "min"), Measured.of(limit, ""))

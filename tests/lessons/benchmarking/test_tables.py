@@ -124,15 +124,22 @@ def test_softmax_stands_beside_the_products(profiles):
     assert softmax["us"] == pytest.approx(0.5) and softmax["flop"] == pytest.approx(5 / (4 * 64))
 
 
-def test_a_trace_can_be_read_by_its_viewer(profiles, tmp_path):
+def test_a_trace_can_be_read_by_its_viewer(profiles):
     first, second = lab.timelines(profiles)
     assert (fact(first, "model"), fact(second, "model")) == ("small", "2.7b")
-    file = lab.export_trace(first, tmp_path)
+    file = lab.export_trace(first, profiles)
+    assert file.parent == profiles.folder
     events = json.loads(file.read_text())["traceEvents"]
     drawn = [event for event in events if event["ph"] == "X"]
     assert len(drawn) == len(first) == 36
     assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"host", "GPU"}
     assert all(event["dur"] > 0 and event["ts"] >= 0 for event in drawn)
+
+
+def test_the_trace_of_a_recorded_run_is_written_beside_the_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_RUNS", str(tmp_path))
+    recorded = replay(lab.RECORDED["profiles"])
+    assert lab.export_trace(lab.timelines(recorded)[0], recorded).parent == tmp_path
 
 
 def test_a_run_shows_its_goals_and_a_miss_is_one(launches, profiles, tmp_path):

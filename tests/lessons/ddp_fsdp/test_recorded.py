@@ -59,7 +59,6 @@ def test_targets_are_met(runs):
 
 def test_in_one_minute(runs):
     lines = ddp_fsdp.in_one_minute(runs, runs).data.splitlines()
-    shown = [line.split(" | ")[1] for line in lines[2:]]
-    assert shown == [line.split(" | ")[2].removesuffix(" |") for line in lines[2:]]
+    shown = [line.split(" | ")[1].removesuffix(" |") for line in lines[2:]]
     assert shown[1:3] == ["full sharding saves 7.8 % of DDP's memory", "FSDP full sends 1.4× DDP's bytes"]
     assert shown[4:] == ["up to 5.8× as fast"]

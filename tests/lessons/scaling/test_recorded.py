@@ -16,7 +16,7 @@ def runs():
 
 
 def test_what_was_recorded(runs):
-    assert set(runs) == {"epochs", "communication", "messages", "accuracy"}
+    assert set(runs) == {"epochs", "communication", "messages", "accuracy", "trial", "suspects"}
     for run in runs.values():
         assert (run.plan.device, run.plan.size, run.plan.images) == ("cuda", "full", "glyphs")
         assert (run.plan.width, run.plan.gpus) == (64, 2)
