@@ -37,7 +37,7 @@ compare: $(READY)  ## what changed between two runs or reports, the last two car
 
 # One notebook is one kernel: loadfile keeps its cells in one worker, in order. The notebooks take longest, so they come
 # first; what comes last is short, and no worker waits long for the other.
-PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env notebooks tests
+PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval --nbval-current-env notebooks tests
 test: $(READY)  ## test what a user relies on, the notebooks' stored outputs among it (ARGS="-k broadcast")
 	@$(PYTEST) -m "not slow or quick" $(ARGS)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 MOST_FILES = 12  # where more fail, it is not by chance
-AGAIN = (".venv/bin/python", "-m", "pytest", "-n", "0", "--nbval-lax", "--nbval-current-env")
+AGAIN = (".venv/bin/python", "-m", "pytest", "-n", "0", "--nbval", "--nbval-current-env")
 
 
 def main(command: list[str]) -> int:

@@ -19,9 +19,9 @@ FIGURES = {"": range(4, 9), SHORT: range(1, 4)}
 BOX = '<div class="alert alert-info" style="color: #00363a; background-color: #d9f3f7">'
 MOST_CODE_IN_A_ROW = 3
 MOST_LINES, MEDIAN_LINES, MOST_WORDS = 12, 4, 110
-CHECKED, PARAMETERS, ANSWER = "nbval-check-output", "parameters", "%%answer"
+PARAMETERS, ANSWER, PICTURE = "parameters", "%%answer", "image/png"
+MOST_PICTURE_BYTES = 115_000  # in base64
 LAUNCHES = {"launch", "launch_or_replay"}
-SKIPS = {"nbval-skip", "nbval-ignore-output"}
 METADATA = {"kernelspec": {"name", "display_name", "language"}, "language_info": {"name"}}
 # What one machine or one day puts into an output: addresses, absolute paths, clock times.
 MACHINE = re.compile(r"\b0x[0-9a-f]{6,}|(?<![\w.])/(?:home|root|tmp|work|Users)/|\b\d\d:\d\d:\d\d\b")
@@ -207,28 +207,28 @@ def rule_parameters(notebook):
 
 
 def rule_outputs(notebook):
-    """Exactly the checked cells keep their output; nbval compares it."""
+    """Every cell keeps what it showed on recorded runs, and nbval compares it."""
     for cell in code(notebook):
-        if bool(cell.outputs) != (CHECKED in tags(cell)):
-            kept = "keeps an output unchecked" if cell.outputs else "is checked against no output"
-            yield f"a cell {kept}: {cell.source[:50]!r}"
-        if tags(cell) & SKIPS:
+        if any(tag.startswith("nbval") for tag in tags(cell)):
             yield f"nbval does not run or compare it: {cell.source[:50]!r}"
 
 
-def rule_outputs_are_text(notebook):
-    """Stored outputs are results that any machine gives: no errors, no stderr, no pictures, no widgets."""
+def rule_outputs_are_results(notebook):
+    """Stored outputs are what any machine gives: no errors, no stderr, no widgets, nothing of one machine or day."""
     for cell in code(notebook):
         for output in cell.outputs:
-            kinds = {kind for kind in output.get("data", {}) if kind.startswith("image/") or "widget" in kind}
+            kinds = {kind for kind in output.get("data", {}) if "widget" in kind}
             if output.output_type == "error" or output.get("name") == "stderr" or kinds:
                 yield f"stores {', '.join(kinds) or output.output_type}: {cell.source[:50]!r}"
             if found := MACHINE.search(_text(output)):
                 yield f"stores what is this machine's ({found.group()}): {cell.source[:50]!r}"
+            if (size := len(output.get("data", {}).get(PICTURE, ""))) > MOST_PICTURE_BYTES:
+                yield f"stores a picture of {size} bytes: {cell.source[:50]!r}"
 
 
 def _text(output) -> str:
-    return " ".join(map(str, [output.get("text", ""), *output.get("data", {}).values()]))
+    shown = [value for kind, value in output.get("data", {}).items() if kind != PICTURE]
+    return " ".join(map(str, [output.get("text", ""), *shown]))
 
 
 def rule_boxes(notebook):
@@ -241,12 +241,11 @@ def rule_boxes(notebook):
 def rule_no_traces(notebook):
     """A notebook tells nothing of who ran it and when: no times, no versions, no editor's notes.
 
-    A checked cell counts its place among the code cells: nbval compares only what was run. Others count nothing.
+    A cell counts its place among the code cells: nbval compares only what was run.
     """
     for number, cell in enumerate(code(notebook), 1):
         counts = [cell.execution_count, *(o.execution_count for o in cell.outputs if "execution_count" in o)]
-        place = number if CHECKED in cell.metadata.get("tags", []) else None
-        if any(count != place for count in counts):
+        if any(count != number for count in counts):
             yield f"keeps another execution count than its place: {cell.source[:50]!r}"
     for cell in notebook.cells:
         if extra := set(cell.metadata) - {"tags"}:

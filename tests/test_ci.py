@@ -40,7 +40,7 @@ def test_a_run_that_pytest_itself_fails_is_not_repeated(tmp_path):
 
 def repeated(folder: Path) -> tuple[bool, list[str]]:
     """Return whether .ci/repeat.py fails where `make test` runs a folder's tests, and what it says of them."""
-    pytest = ".venv/bin/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env ."
+    pytest = ".venv/bin/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env ."
     (folder / "Makefile").write_text(f"test:\n\t@{pytest}\n")
     python = folder / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ import nbformat
 import notebook_rules
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_rules import CHECKED, COURSE, PARAMETERS, ROOT, RULES, SHORT
+from notebook_rules import COURSE, MOST_PICTURE_BYTES, PARAMETERS, ROOT, RULES, SHORT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHARTS, EXPLORERS = notebook_rules.CHARTS or {"chart"}, notebook_rules.EXPLORERS or {"explore"}
@@ -48,14 +48,19 @@ def good():
     for number, source in enumerate(sources):
         notebook.cells += [new_markdown_cell(f"{'# ' * (not number)}A text"), new_code_cell(source)]
     notebook.cells[3].metadata["tags"] = [PARAMETERS]
-    notebook.cells[19].metadata["tags"] = [CHECKED]
     notebook.cells[19].outputs = [new_output("execute_result", {"text/plain": "5"}, execution_count=10)]
-    notebook.cells[19].execution_count = 10
+    return numbered(notebook)
+
+
+def numbered(notebook):
+    """Counts the code cells."""
+    for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
+        cell.execution_count = number
     return notebook
 
 
-def checked(notebook, **output):
-    """Stores another output in the checked cell."""
+def stored(notebook, **output):
+    """Stores another output in a cell."""
     notebook.cells[19].outputs = [new_output(**output)]
 
 
@@ -108,15 +113,16 @@ BROKEN = [
     ("last_expression", source("table\ntable")),
     ("parameters", lambda nb: nb.cells[3].metadata.update(tags=[])),
     ("parameters", lambda nb: nb.cells[5].metadata.update(tags=[PARAMETERS])),
-    ("outputs", lambda nb: nb.cells[19].outputs.clear()),
-    ("outputs", lambda nb: nb.cells[19].metadata.update(tags=[])),
-    ("outputs", lambda nb: nb.cells[19].metadata.update(tags=[CHECKED, "nbval-skip"])),
-    ("outputs_are_text", lambda nb: checked(nb, output_type="error", ename="E", evalue="", traceback=[])),
-    ("outputs_are_text", lambda nb: checked(nb, output_type="stream", name="stderr", text="warning")),
-    ("outputs_are_text", lambda nb: checked(nb, output_type="display_data", data={"image/png": "AA=="})),
-    ("outputs_are_text", lambda nb: checked(nb, output_type="stream", name="stdout", text="in /home/ann/labkit")),
-    ("outputs_are_text", lambda nb: checked(nb, output_type="stream", name="stdout", text="<Axes at 0x7f12ab34cd>")),
-    ("no_traces", lambda nb: nb.cells[5].update(execution_count=3)),
+    ("outputs", lambda nb: nb.cells[19].metadata.update(tags=["nbval-skip"])),
+    ("outputs_are_results", lambda nb: stored(nb, output_type="error", ename="E", evalue="", traceback=[])),
+    ("outputs_are_results", lambda nb: stored(nb, output_type="stream", name="stderr", text="warning")),
+    (
+        "outputs_are_results",
+        lambda nb: stored(nb, output_type="display_data", data={"image/png": "A" * (MOST_PICTURE_BYTES + 1)}),
+    ),
+    ("outputs_are_results", lambda nb: stored(nb, output_type="stream", name="stdout", text="in /home/ann/labkit")),
+    ("outputs_are_results", lambda nb: stored(nb, output_type="stream", name="stdout", text="<Axes at 0x7f12ab34cd>")),
+    ("no_traces", lambda nb: nb.cells[5].update(execution_count=30)),
     ("no_traces", lambda nb: nb.cells[19].outputs[0].update(execution_count=3)),
     ("no_traces", lambda nb: nb.cells[5].metadata.update(collapsed=True)),
     ("no_traces", lambda nb: nb.metadata.update(language_info={"name": "python", "version": "3.11.7"})),
@@ -152,7 +158,7 @@ def test_a_good_short_notebook_keeps_every_rule(some_names):
     notebook = good()
     notebook.cells[0].metadata["tags"] = [SHORT]
     del notebook.cells[12:18]  # three of its five charts
-    notebook.cells[13].execution_count = notebook.cells[13].outputs[0].execution_count = 7
+    numbered(notebook).cells[13].outputs[0].execution_count = 7
     assert {name: list(rule(notebook)) for name, rule in RULES.items()} == {name: [] for name in RULES}
 
 

@@ -188,8 +188,8 @@ def _without_widget(output: nbformat.NotebookNode) -> nbformat.NotebookNode | No
         return output
     text = data.get("text/plain", "")
     is_bar = not text or "%|" in text  # tqdm's; the widgets' own models are not there where a run was cut off
-    asks = "" if re.match(r"\w+\(", text) else f"{escape(text)}<br>"  # VBox(…): the control has no text of its own
-    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE.format(asks)})
+    note = _WIDGET_NOTE.format(f"{escape(text)}<br>")
+    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": note})
 
 
 class _Loads(HTMLParser):

@@ -66,7 +66,20 @@ _SCRIPT = f'<img src="data:," alt="" onerror="{_DRESS}">'
 
 
 def with_keys(*children: ipywidgets.Widget) -> ipywidgets.VBox:
-    """Return the children below each other; a last, hidden one gives the controls in them roles, names and keys."""
+    """Return the children below each other; a last, hidden one gives the controls in them roles, names and keys.
+
+    Where no widget can be shown, its text names the knobs.
+    """
     import ipywidgets
 
-    return ipywidgets.VBox([*children, ipywidgets.HTML(_SCRIPT, layout={"display": "none"})])
+    class Knobs(ipywidgets.VBox):
+        def __repr__(self) -> str:
+            return f"Knobs: {', '.join(_names(self))}."
+
+    return Knobs([*children, ipywidgets.HTML(_SCRIPT, layout={"display": "none"})])
+
+
+def _names(widget: ipywidgets.Widget) -> list[str]:
+    """Return the names of the controls in a widget, in the order in which they stand."""
+    below = [name for child in getattr(widget, "children", ()) for name in _names(child)]
+    return [*filter(None, [getattr(widget, "description", "")]), *below]

@@ -57,6 +57,7 @@ def unanswered_verdict(name: str) -> Verdict | None:
         return Verdict(function, NOT_JUDGED, {"syntax": sentence})
     if lines := syntax.open_steps(newest.read_bytes(), *answers.functions_of(name)):
         numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}, {BELOW}"
+        what = what if newest != saved else f"`{saved.name}`"  # a page on which nothing was answered tells no time
         sentence = f"{what} still holds a bare `...` in {numbers}: replace it by your own steps{kept}"
         return Verdict(function, UNANSWERED, {}, (sentence, LATER))
     return None

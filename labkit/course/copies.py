@@ -62,7 +62,7 @@ def _refresh(page: Path, copy: Path, original: Path) -> str:
         _copy_page(page, copy)
         _copy_page(page, original)
         return f"{copy.name}: new"
-    if original.exists() and original.read_bytes() == page.read_bytes():
+    if original.exists() and original.read_text(encoding="utf-8") == handed_out(page):
         return ""
     if page.suffix != ".ipynb":
         return _refresh_text(page, copy, original)
@@ -71,7 +71,7 @@ def _refresh(page: Path, copy: Path, original: Path) -> str:
     except (NotJSONError, nbformat.ValidationError, AttributeError, KeyError, UnicodeDecodeError) as error:
         damage = f"it is no notebook ({type(error).__name__})"
         return f"{copy.name}: {damage} and stays as it is; `make reset NB={copy.stem}` replaces it"
-    now = nbformat.read(page, as_version=4)
+    now = nbformat.reads(handed_out(page), as_version=4)
     text = nbformat.writes(mine)
     merged, kept = merge(_read(original), mine, now)
     changed = nbformat.writes(merged) != text
@@ -160,5 +160,17 @@ def _read(file: Path) -> NotebookNode | None:
     return None
 
 
+def handed_out(page: Path) -> str:
+    """Return a page's text as a student gets it: a notebook without outputs, which would give the answers away."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    notebook = nbformat.reads(text, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return nbformat.writes(notebook) + "\n"
+
+
 def _copy_page(page: Path, target: Path) -> None:
-    replace_file(target, page.read_text(encoding="utf-8"))
+    replace_file(target, handed_out(page))

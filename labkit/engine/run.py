@@ -307,7 +307,9 @@ class Run(RunFolder):
     @property
     def exports(self) -> Path:
         """The folder for files made of the rows: the run's own, or of a recorded run, which stays as it is, runs/."""
-        return runs_folder() if self.recorded else self.folder
+        folder = runs_folder() if self.recorded else self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def keep(self, name: str) -> Path:
         """Copy the run, without its logs, to data/recorded/<name>, for `replay(name)`; over an earlier run at most."""

@@ -181,3 +181,13 @@ def test_make_lab_opens_the_copies_once_they_are_up_to_date(tmp_path):
     refreshed, opened = told.index("labkit.tools.work"), told.index("jupyterlab ")
     assert refreshed < opened
     assert f"root_dir={tmp_path}" in told.replace('"', "")
+
+
+def test_a_copy_has_no_outputs_and_is_not_refreshed_for_them(course):
+    """They would give the answers away; and a chart that is stored anew is no change of the page."""
+    course(one="1")
+    edit(course.pages / "02_copy.ipynb", lambda cells, _: run(cells["one"], "42"))
+    assert copies.refresh(course.work, course.pages) == []
+    copies.reset(course.work, "02", course.pages)
+    assert "42" not in course.copy.read_text(encoding="utf-8")
+    assert "42" not in (course.work / copies.ORIGINALS / "02_copy.ipynb").read_text(encoding="utf-8")

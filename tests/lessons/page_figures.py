@@ -1,4 +1,4 @@
-"""Every number that a notebook shows of the recorded runs: what its charts draw and what its sentences say.
+"""Every number that the charts of a notebook draw of recorded runs: nbval compares the text that is stored, no picture.
 
 `python tests/lessons/page_figures.py` stores them anew in tests/fixtures/pages; git then says what changed.
 """
@@ -8,55 +8,40 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import numpy as np
-from IPython.display import Markdown
 from matplotlib.axes import Axes
 from matplotlib.collections import Collection, PathCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedFormatter
 
-from labkit import front
-from labkit.engine.recordings import replay
 from labkit.repository import NOTEBOOKS, REPOSITORY
-from lessons import benchmarking
-from lessons.start import faults
 
 STORED = REPOSITORY / "tests" / "fixtures" / "pages"
 SHOWN_IN_FULL = 12
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d\u202f ]*(?:\.\d+)?")
-NBVAL = "nbval-check-output"  # the output is stored in the notebook, and nbval compares it
-OF_THIS_MACHINE = re.compile(
-    r"\bhere\b[.(]|against_limit|conditions|nodes_|predictions_chart|explore|diagnose|%%answer|check\("
-)
-
-
-class NotRecorded(LookupError):
-    """A plan that its lesson did not record: a trial of variants, a failure."""
+OF_STUDENTS = re.compile(r"predictions_chart|explore|diagnose|%%answer|check\(")
 
 
 def figures_of(notebook: Path) -> list[str]:
-    """Return the lines of one notebook: of each cell that shows figures its call, then a line a series or sentence."""
+    """Return the lines of one notebook: of each cell that shows figures its call, then a line a series."""
     return [line for call, shown in _shown(notebook) for line in (call, *(f"    {text}" for text in shown))]
 
 
 def _shown(notebook: Path) -> Iterator[tuple[str, list[str]]]:
-    """Run a notebook's cells with recorded runs in place of launches; yield each call and what it shows."""
+    """Run a notebook's cells at size=recorded; yield each call that draws, and what it draws."""
     names: dict[str, Any] = {"__name__": "notebook"}
     for cell in nbformat.read(notebook, as_version=4).cells:
-        if cell.cell_type != "code" or cell.source.startswith("%%"):
+        if cell.cell_type != "code" or OF_STUDENTS.search(cell.source):
             continue
-        try:
-            value = _last_value(cell.source, names)
-        except (NotRecorded, NameError):  # no recorded run, and what would be made of it
-            continue
-        elsewhere = NBVAL in cell.metadata.get("tags", []) or OF_THIS_MACHINE.search(cell.source)
-        if not elsewhere and (lines := [" ".join(line.split()) for line in _lines(value)]):
+        value = _last_value(cell.source, names)
+        if "parameters" in cell.metadata.get("tags", []):
+            names["size"] = "recorded"
+        if lines := [" ".join(line.split()) for line in _lines(value)]:
             yield cell.source.splitlines()[-1].strip(), lines
 
 
@@ -67,19 +52,8 @@ def _last_value(source: str, names: dict[str, Any]) -> Any:
     return eval(compile(last, "cell", "eval"), names) if last else None
 
 
-def recorded_run(plan: Any, recorded: str | None = None, **_limits: float) -> Any:
-    """Return the run that the plan's lesson reads for a plan of this name."""
-    paths = import_module(f"lessons.{plan.lab}").RECORDED
-    paths = {paths.rpartition("/")[2]: paths} if isinstance(paths, str) else paths
-    if plan.name not in paths or plan.name == "trial":
-        raise NotRecorded(plan.name)
-    return replay(recorded or paths[plan.name])
-
-
 def _lines(value: Any) -> Iterator[str]:
-    if isinstance(value, Markdown):
-        yield f"says {' '.join(_numbers_in(value.data or ''))}"
-    elif isinstance(value, Figure):
+    if isinstance(value, Figure):
         for ax in value.axes:
             yield f"panel {ax.get_title(loc='left') or ax.get_title()} | {ax.get_xlabel()} | {ax.get_ylabel()}"
             yield from _drawn(ax)
@@ -134,17 +108,7 @@ def stored_file(notebook: Path) -> Path:
     return STORED / f"{notebook.stem}.txt"
 
 
-def replace_launches(replace: Any) -> None:
-    """Have notebooks read recorded runs: `replace(module, name, value)` sets an attribute, as monkeypatch does."""
-    replace(front, "launch", recorded_run)
-    replace(front, "launch_or_replay", recorded_run)
-    replace(faults, "launch", recorded_run)
-    replace(front, "check_parameters", lambda *_, **__: None)
-    replace(benchmarking, "export_trace", lambda *_: None)  # into the run's folder
-
-
 if __name__ == "__main__":
-    replace_launches(setattr)
     STORED.mkdir(exist_ok=True)
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         stored_file(path).write_text("\n".join(figures_of(path)) + "\n", encoding="utf-8")

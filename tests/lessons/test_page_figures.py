@@ -1,8 +1,8 @@
-"""Every chart and sentence of a notebook has the figures that it had when its recorded runs were last looked at."""
+"""Every chart of a notebook has the figures that it had when its recorded runs were last looked at."""
 
 import page_figures
 import pytest
-from page_figures import NUMBER, figures_of, replace_launches, stored_file
+from page_figures import NUMBER, figures_of, stored_file
 
 from labkit.repository import NOTEBOOKS
 
@@ -11,8 +11,7 @@ PAGES = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 @pytest.mark.slow  # each page is run, without its launches
 @pytest.mark.parametrize("notebook", PAGES, ids=lambda path: path.stem)
-def test_a_page_shows_the_figures_that_are_stored(notebook, monkeypatch):
-    replace_launches(monkeypatch.setattr)
+def test_a_page_shows_the_figures_that_are_stored(notebook):
     shown, stored = figures_of(notebook), stored_file(notebook).read_text(encoding="utf-8").splitlines()
     for line, kept in zip(shown, stored, strict=False):
         assert NUMBER.sub("#", line) == NUMBER.sub("#", kept), f"stored anew by {page_figures.__file__}"
