@@ -188,8 +188,8 @@ def _without_widget(output: nbformat.NotebookNode) -> nbformat.NotebookNode | No
         return output
     text = data.get("text/plain", "")
     is_bar = not text or "%|" in text  # tqdm's; the widgets' own models are not there where a run was cut off
-    note = _WIDGET_NOTE.format(f"{escape(text)}<br>")
-    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": note})
+    asks = "" if re.match(r"\w+\(", text) else f"{escape(text)}<br>"  # IntSlider(…): it has no text of its own
+    return None if is_bar else nbformat.v4.new_output("display_data", {"text/html": _WIDGET_NOTE.format(asks)})
 
 
 class _Loads(HTMLParser):
