@@ -69,8 +69,12 @@ def _recorded_on(lab: ModuleType) -> str:
     runs = [replay(path) for path in dict.fromkeys(getattr(lab, "RECORDED", {}).values())]
     if not runs:
         return "This lesson launches nothing: `size`, `gpus` and `seeds` change nothing in it."
-    made = dict.fromkeys(run.source.removeprefix("recorded on ") for run in runs)
-    return f"Nothing is launched: recorded runs stand for every launch of this page. They are from {listed(made)}."
+    dates: dict[str, set[str]] = {}
+    for run in runs:
+        dates.setdefault(run.machine, set()).add(run.status.get("date", run.node.date))
+    made = listed(f"{machine} ({listed(sorted(days))})" for machine, days in dates.items())
+    small = ", small size" if all(run.plan.size == "small" for run in runs) else ""
+    return f"Nothing is launched: recorded runs stand for every launch of this page. They are from {made}{small}."
 
 
 def _where(plans: list[Plan]) -> str:

@@ -151,7 +151,8 @@ def test_at_recorded_every_launch_of_a_notebook_has_its_recorded_run(machine, pa
 
 def test_a_recorded_page_says_so_and_names_the_machines():
     assert told(pipeline, size="recorded").startswith("Nothing is launched: recorded runs stand for every launch")
-    assert "4 × NVIDIA H200, 2026-11-21" in told(pipeline, size="recorded")
+    assert "from 4 × NVIDIA H200 (2026-11-21) and 2 × NVIDIA H200 (2026-11-29)." in told(pipeline, size="recorded")
+    assert told(beyond_the_node, size="recorded").endswith(", small size.")
     assert "launches nothing" in told(accounting, size="recorded")
 
 
