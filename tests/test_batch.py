@@ -388,3 +388,20 @@ def test_a_lab_whose_claims_cannot_be_recomputed_costs_no_other(folder, monkeypa
     shown = (report / "claims.html").read_text()
     assert status == 0 and "the memory is a quarter" in shown and "Claims: 1. ✘ does not hold: 1." in shown
     assert "not recomputed: FileNotFoundError: no &lt;recorded&gt; run" in shown
+
+
+@pytest.mark.parametrize("size, measured", [("auto", True), ("small", False), ("recorded", False)])
+def test_a_run_that_measures_nothing_at_its_size_measures_no_rest_of_the_card(tmp_path, monkeypatch, size, measured):
+    asked = []
+
+    class Noted:
+        def __init__(self, *_, rest_of_card: bool):
+            asked.append(rest_of_card)
+
+        def run(self, *_):
+            return 0
+
+    monkeypatch.setattr("labkit.batch.__main__.Batch", Noted)
+    monkeypatch.delenv("LABKIT_NODES", raising=False)
+    assert main(["-p", "size", size, "--report", str(tmp_path / "report")]) == 0
+    assert asked == [measured]

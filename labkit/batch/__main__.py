@@ -46,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")
     heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's time limit: the report is still written
-    as_usual = parameters.get("size") != "small" and not parameters.get("gpus") and not os.environ.get("LABKIT_NODES")
+    measures = parameters.get("size") not in ("small", "recorded")
+    as_usual = measures and not parameters.get("gpus") and not os.environ.get("LABKIT_NODES")
     every = not chosen.notebooks and chosen.notebooks_folder == NOTEBOOKS and as_usual
     try:
         if chosen.report_only:
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar=("NAME", "VALUE"),
-        help="set a notebook's parameter: size (auto, small, full), gpus, seeds; may be repeated",
+        help="set a notebook's parameter: size (auto, small, full, recorded), gpus, seeds; may be repeated",
     )
     parser.add_argument("--nodes", type=int, help="run every launch on so many nodes (labkit/cluster/README.md)")
     parser.add_argument("--report-only", action="store_true", help="rebuild the pages of what ran, run nothing")
