@@ -162,7 +162,8 @@ class Plan:
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:
-        """Return `small()` or `full()`; auto takes full where it runs on GPUs, recorded the plan of a recorded run.
+        """Return `small()` or `full()`; auto takes full where it runs on GPUs, recorded the plan of a recorded run,
+        whose gpus and seeds it keeps.
 
         `gpus` counts workers, and `seeds` counts seeds (or lists them); 0 leaves either to the plan. Raises PlanError
         where a value is none of these, where the plan needs more workers, for size="full" without GPUs, and for

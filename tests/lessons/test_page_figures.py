@@ -9,7 +9,6 @@ from labkit.repository import NOTEBOOKS
 PAGES = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
-@pytest.mark.slow  # each page is run, without its launches
 @pytest.mark.parametrize("notebook", PAGES, ids=lambda path: path.stem)
 def test_a_page_shows_the_figures_that_are_stored(notebook):
     shown, stored = figures_of(notebook), stored_file(notebook).read_text(encoding="utf-8").splitlines()

@@ -13,6 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from labkit.course import syntax
+from labkit.course.copies import handed_out
 from labkit.course.grading.submissions import answers_in
 from labkit.course.lessons import LINK
 from labkit.repository import NOTEBOOKS, REPOSITORY, chosen_notebooks
@@ -20,14 +21,11 @@ from labkit.repository import NOTEBOOKS, REPOSITORY, chosen_notebooks
 
 def without_outputs(page: Path) -> NotebookNode:
     """Return a notebook without outputs. Raises ValueError where an exercise's cell is no skeleton any more."""
-    notebook = nbformat.read(page, as_version=4)
+    notebook = nbformat.reads(handed_out(page), as_version=4)
     for name, code in answers_in(notebook).items():
         if syntax.is_answered(code, name.partition(".")[2]):
             what = f"the cell `%%answer {name}` holds an answer, not a skeleton with `...`"
             raise ValueError(f"{page.name}: {what}; `git checkout {page.name}` brings the skeleton back")
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
     return notebook
 
 
