@@ -84,7 +84,7 @@ lock: $(READY)  ## renew the second part of requirements.txt: a version of each 
 # HAVE="numpy pandas matplotlib" leaves out what the node has. Add jupyterlab, or pytest and the like:
 # make wheels WHEELS="papermill … jupyterlab".
 PYTHON = 3.12
-WHEELS = papermill nbclient nbconvert latex2mathml nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn networkx
+WHEELS = papermill nbclient sphinx myst-nb sphinx-book-theme latex2mathml nbformat ipykernel ipywidgets tqdm Pygments psutil nvidia-ml-py seaborn networkx
 HAVE   =
 wheels: $(READY)  ## fetch what `make run` needs on a node without a registry into wheelhouse/ (PYTHON=3.12)
 	@rm -rf wheelhouse && mkdir wheelhouse

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labkit import repository
-from labkit.batch import publish
+from labkit.batch import sources
 from labkit.batch.__main__ import main
 from labkit.batch.resume import EarlierDurations, notebook_digest, shared_digest, time_left_text
 from labkit.report.kept_reports import all_reports, keep_earlier_report
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(autouse=True)
 def no_claims(monkeypatch):
     """Lets the batch recompute no claims: those of all labs take seconds."""
-    monkeypatch.setattr(publish, "labs_with_claims", list)
+    monkeypatch.setattr(sources, "labs_with_claims", list)
 
 
 @pytest.fixture

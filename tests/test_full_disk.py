@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from labkit.batch import publish
+from labkit.batch import sources
 from labkit.batch.__main__ import main as run
 from labkit.tools import grade
 
@@ -19,10 +19,10 @@ NO_ROOM = "cannot be written any more (No space left on device)"
 
 @pytest.fixture
 def disk(tmp_path):
-    """Return a file system of 3 MiB."""
+    """Return a file system of 9 MiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=9m", "tmpfs", place], capture_output=True)
     if mounted.returncode:
         pytest.skip("nobody but root mounts a file system, and not everywhere")
     yield place
@@ -38,7 +38,7 @@ def fill(disk: Path, free: int) -> Path:
 
 @pytest.mark.parametrize("free", [0.02, *(pytest.param(mib, marks=pytest.mark.slow) for mib in (0.3, 0.6)), 1.2])
 def test_a_run_whose_report_finds_no_room(disk, write_notebook, monkeypatch, capsys, free):
-    monkeypatch.setattr(publish, "labs_with_claims", list)
+    monkeypatch.setattr(sources, "labs_with_claims", list)
     folder, report = disk.parent / "notebooks", disk / "report"
     for name in ("00_first", "01_second", "02_third"):
         write_notebook(folder / f"{name}.ipynb", "# Long", "print('x' * 300_000)")

@@ -3,12 +3,11 @@
 import re
 
 import nbformat
-import pytest
-from nbconvert.filters import markdown2html
 
+from labkit.batch import sources
 from labkit.batch.__main__ import main
-from labkit.batch.pages import loaded_addresses, with_report_links, write_glossary
-from labkit.repository import REPOSITORY
+from labkit.batch.site import Site
+from labkit.repository import NOTEBOOKS
 
 LINKS = """text: # First
 
@@ -18,50 +17,39 @@ GLOSSARY = (
 )
 
 
-@pytest.mark.parametrize(
-    "link, there",
-    [
-        ("01_second.ipynb", "01_second.html"),
-        ("01_second.ipynb#idea", "01_second.html#idea"),
-        ("09_elsewhere.ipynb", "index.html"),
-        ("glossary.md", "glossary.html"),
-        ("glossary.md#ring", "glossary.html#ring"),
-        ("https://example.org/01_second.ipynb", "https://example.org/01_second.ipynb"),
-        ("claims.html", "claims.html"),
-    ],
-)
-def test_a_link_leads_to_the_page(link, there):
-    assert with_report_links(f'<a href="{link}">x</a>', {"01_second"}) == f'<a href="{there}">x</a>'
+def links(page):
+    return {link for link in re.findall(r'<a [^>]*href="([^"]+)', page) if not link.startswith(("https://", "#"))}
 
 
 def test_a_report_holds_every_page_that_its_pages_link_to(tmp_path, write_notebook, monkeypatch):
-    monkeypatch.setattr("labkit.batch.run.write_claims", lambda path: None)
+    monkeypatch.setattr(sources, "labs_with_claims", list)
     folder, report = tmp_path / "notebooks", tmp_path / "report"
     write_notebook(folder / "00_first.ipynb", "# First", LINKS)
     write_notebook(folder / "01_second.ipynb", "# Second", "1")
     write_notebook(folder / "02_third.ipynb", "# Third", "1")
     (folder / "glossary.md").write_text(GLOSSARY)
     assert main(["--notebooks-folder", str(folder), "--report", str(report), "00", "01"]) == 0
-    assert 'href="glossary.html"' in (report / "index.html").read_text()
+    assert "glossary.html" in links((report / "index.html").read_text())
+    first = (report / "00_first.html").read_text()
+    assert {"01_second.html", "index.html", "glossary.html#ring"} <= links(first) and "ipynb" not in str(links(first))
+    assert 'rel="next"' in re.sub(r"\s+", " ", first) or "01_second.html" in first.partition("prev-next")[2]
     for page in report.glob("*.html"):
-        for target in re.findall(r'href="([^"#]+)', page.read_text()):
-            assert target.startswith("https://") or (report / target).is_file(), f"{page.name} links to {target}"
+        for target in links(page.read_text()):
+            assert (report / target.partition("#")[0]).is_file(), f"{page.name} links to {target}"
 
 
-def test_the_glossary_s_page_has_its_anchors_and_loads_nothing(tmp_path):
-    write_glossary(REPOSITORY / "notebooks", tmp_path)
-    html = (tmp_path / "glossary.html").read_text()
-    source = (REPOSITORY / "notebooks" / "glossary.md").read_text()
-    for anchor in re.findall(r'<a id="([^"]+)"', source):
-        assert f'id="{anchor}"' in html
-    assert loaded_addresses(html) == []
-    assert re.findall(r'href="(?!https://|#|index\.html)', html) == []
-
-
-def test_every_link_of_the_notebooks_leads_to_a_page_of_the_report():
-    notebooks = {page.stem: page for page in (REPOSITORY / "notebooks").glob("*.ipynb")}
-    pages = {f"{name}.html" for name in notebooks} | {"glossary.html"}
-    for name, page in notebooks.items():
-        text = "\n\n".join(cell.source for cell in nbformat.read(page, 4).cells if cell.cell_type == "markdown")
-        links = re.findall(r'href="([^"#]+)', with_report_links(markdown2html(text), notebooks))
-        assert links and {link for link in links if not link.startswith("https://")} <= pages, name
+def test_every_link_of_the_notebooks_leads_to_a_place_on_a_page(tmp_path):
+    pages = {path.name: path.read_text(encoding="utf-8") for path in NOTEBOOKS.glob("*.ipynb")}
+    names = [name.removesuffix(".ipynb") for name in sorted(pages)]
+    made = {name: sources.notebook_page(nbformat.reads(text, as_version=4), "", names) for name, text in pages.items()}
+    made["glossary.md"] = (NOTEBOOKS / "glossary.md").read_text(encoding="utf-8")
+    made["index.md"] = sources.first_page("T", [], [], {}, "", sorted(made))
+    assert Site(tmp_path).write(made) == {}
+    html = {path.name: path.read_text() for path in tmp_path.glob("*.html")}
+    places = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in html.items()}
+    for name, text in html.items():
+        article = text.partition("<article")[2].partition("</article")[0]
+        for link in links(article):
+            page, _, place = link.partition("#")
+            assert page in html or page.startswith("_images/"), f"{name} links to {link}"
+            assert not place or place in places[page], f"{name} links to {link}"

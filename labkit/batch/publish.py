@@ -1,77 +1,119 @@
-"""Writes the pages of a report: a notebook's page, the glossary, the claims, and the first page."""
+"""Makes a report's pages say what its record says: a page a notebook, glossary, claims, card, and the first page."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from html import escape
 from pathlib import Path
 
-from nbconvert.filters import markdown2html
+import nbformat
+from tqdm import tqdm
 
-from labkit.batch.pages import write_glossary, write_notebook_page
+from labkit.batch import sources
+from labkit.batch.site import Site
+from labkit.card.card_html import STYLE, card_html
+from labkit.card.cards import Card, headline
 from labkit.card.publish import print_result, publish_card
-from labkit.claims import claims_of, labs_with_claims
-from labkit.report.first_page import write_first_page
-from labkit.report.kept_reports import RECORD, executed_file, page_file
-from labkit.report.page import write_page
-from labkit.report.record import FAILED, OK, Outcome, Record
-from labkit.story.claims import claims_text, tally
+from labkit.card.trends import STYLE as TRENDS_STYLE
+from labkit.card.trends import TITLE as TRENDS_TITLE
+from labkit.card.trends import trends_html
+from labkit.report.kept_reports import RECORD, executed_file
+from labkit.report.page import TITLE, facts, one_line
+from labkit.report.record import FAILED, OK, Outcome, Record, node_name, summary
 
-INTRODUCTION = (
-    "Each row is a claim of a published report: the figure that it prints, and the figure that this workbook "
-    "recomputes from a formula, from other published figures, or from a recorded run. Reasons follow for claims that "
-    "do not hold or cannot be decided."
-)
+GLOSSARY = "glossary.md"
 
 
-def publish(outcome: Outcome, folder: Path, record: Record, report: Path, names: set[str]) -> None:
-    """Write the outcome's page and the record; a page that needs a network fails its notebook.
+class Pages:
+    """The pages of a report on the notebooks of a folder."""
 
-    `names` are the notebooks that have a page in this report, or will have one.
-    """
-    executed = executed_file(report, outcome.name)
-    record.outcomes[outcome.name] = outcome
-    try:
-        write_glossary(folder, report)
-        if executed.exists():
-            loads = write_notebook_page(executed, page_file(report, outcome.name), outcome, folder, names)
-            if loads and outcome.status == OK:
-                outcome.status, outcome.why = FAILED, f"its page needs files from elsewhere: {', '.join(loads)}"
-    finally:  # where there is no room for the page, there may be some for what its notebook came to
-        record.save(report / RECORD)
-    write_first_page(record, report / "index.html")
+    def __init__(self, report: Path, folder: Path):
+        self.report, self.folder, self._site = report, folder, Site(report)
+        self.all_made = True  # so far
+
+    def publish(self, record: Record, card: Card | None = None) -> None:
+        """Write the record, and make the pages that are not up to date.
+
+        A notebook whose page cannot be made has failed, and no other one has.
+        """
+        record.save(self.report / RECORD)
+        try:
+            before = [outcome.status for outcome in record.ordered()]
+            self._make(record, card)
+            if before != [outcome.status for outcome in record.ordered()]:
+                self._make(record, card)  # the first page tells of them, too
+        except OSError:
+            raise
+        except Exception as error:  # notebooks that are still to run are worth more than pages
+            self.all_made = False
+            tqdm.write(f"the report's pages could not be made: {type(error).__name__}: {error}", file=sys.stderr)
+        record.save(self.report / RECORD)
+
+    def _make(self, record: Record, card: Card | None) -> None:
+        pages, entries = {}, []
+        for outcome in record.ordered():
+            page, entry, picture = self._notebook(outcome, record)
+            pages[f"{outcome.name}.ipynb"] = page
+            entries.append(entry)
+            if picture:
+                pages[sources.picture_file(outcome.name)] = picture
+        pages |= self._beside(card)
+        pages["index.md"] = self._first_page(record, entries, list(pages), card)
+        for name, why in self._site.write(pages, every=card is not None).items():
+            if name in record.outcomes:
+                _fail(record.outcomes[name], why)
+
+    def _notebook(self, outcome: Outcome, record: Record) -> tuple[str, str, bytes]:
+        """Return a notebook's page, its entry on the first page, and the entry's picture, if any."""
+        above, picture = sources.above_the_page(outcome), b""
+        try:
+            notebook = nbformat.read(executed_file(self.report, outcome.name), as_version=4)
+            shown = sources.shown_first(notebook)
+            picture = sources.thumbnail(shown.picture)
+            page = sources.notebook_page(notebook, above, record.outcomes)
+        except Exception as error:  # a file that was cut off, or never begun, and what else one can hold
+            _fail(outcome, f"{type(error).__name__}: {error}")
+            shown, page = sources.Shown(), sources.stub(outcome.title, above)
+        where = (record.machine.label, record.machine.host)
+        return page, sources.lesson_entry(outcome.name, outcome.title, shown, sources.state_of(outcome, where)), picture
+
+    def _beside(self, card: Card | None) -> dict[str, str | bytes]:
+        """Return the pages beside the notebooks'."""
+        pages = {}
+        if card is not None:
+            pages["card.md"] = sources.raw_page("The node's card", card_html(card), STYLE)
+            if trends := trends_html(self.report):
+                pages["trends.md"] = sources.raw_page(TRENDS_TITLE, trends, TRENDS_STYLE)
+        pages["claims.md"] = self._claims
+        if (glossary := self.folder / GLOSSARY).is_file():
+            pages[GLOSSARY] = glossary.read_text(encoding="utf-8")
+        return pages
+
+    @functools.cached_property
+    def _claims(self) -> str:
+        return sources.claims_page()
+
+    def _first_page(self, record: Record, entries: list[str], pages: list[str], card: Card | None) -> str:
+        machine, has_gpus = record.machine, bool(record.node.get("gpus"))
+        lines = [one_line(node_name(machine.label, machine.host)), summary(record.ordered())]
+        if card and has_gpus:
+            lines.append(f'<a href="card.html">The node\'s card: {headline(card)}</a>')
+        beside = sources.BESIDE if has_gpus else sources.BESIDE | {"card": sources.NO_GPU}
+        about = facts("This machine", machine.facts) + facts("Versions", machine.versions)
+        return sources.first_page(TITLE, lines, entries, beside, about, pages)
 
 
 def rebuild(record: Record, notebooks: list[Path], report: Path) -> int:
     """Write the pages anew from the executed notebooks; give 1 where nothing ran yet."""
-    paths = {path.stem: path for path in notebooks}
-    again = [outcome for outcome in record.ordered() if outcome.name in paths]
-    if not again and not record.card_runs.started:
+    if not record.outcomes and not record.card_runs.started:
         print(f"nothing ran yet: {report} holds no executed notebook; `make run` makes them", file=sys.stderr)
         return 1
-    write_claims(report / "claims.html")
-    for outcome in again:
-        publish(outcome, paths[outcome.name].parent, record, report, {*record.outcomes})
-    print_result(again, publish_card(record, report), report)
+    card = publish_card(record, report)
+    Pages(report, notebooks[0].parent).publish(record, card)
+    print_result(record.ordered(), card, report)
     return 0
 
 
-def write_claims(path: Path) -> None:
-    """Write `path`, a page with the claims of all labs; a lab whose claims cannot be recomputed is named with why.
-
-    A damaged recording in one lab thus costs neither the other labs' claims nor the run of the notebooks.
-    """
-    sections, tables = [], []
-    for lab in labs_with_claims():
-        try:
-            tables.append(claims_of(lab))
-            sections.append(f"<h2>{escape(lab)}</h2>{markdown2html(str(claims_text(tables[-1]).data))}")
-        except Exception as error:
-            why = f"not recomputed: {type(error).__name__}: {error}"
-            sections.append(f'<h2>{escape(lab)}</h2><div class="why">{escape(why)}</div>')
-    verdicts = [holds for table in tables for holds in table["holds"]]
-    body = f"""<p class="lead"><a href="index.html">← All notebooks</a></p>
-<h1>What published reports claim</h1>
-<p class="lead">{escape(INTRODUCTION)}<br>{escape(tally(verdicts))}.</p>
-{"".join(sections)}"""
-    write_page(body, path)
+def _fail(outcome: Outcome, why: str) -> None:
+    if outcome.status == OK:
+        outcome.status, outcome.why = FAILED, f"its page could not be made: {why}"

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from labkit.report.first_page import duration
 from labkit.report.kept_reports import RECORD, all_reports
-from labkit.report.record import OK, Machine, Outcome, Record
+from labkit.report.record import OK, Machine, Outcome, Record, duration
 from labkit.repository import data_digest, source_digest
 
 

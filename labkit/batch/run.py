@@ -8,7 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from labkit.batch.execute import declared_parameters, execute, read_notebook
-from labkit.batch.publish import publish, write_claims
+from labkit.batch.publish import Pages
 from labkit.batch.resume import EarlierDurations, is_done, notebook_digest, shared_digest
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
@@ -17,9 +17,8 @@ from labkit.card.publish import announce, machine, print_result, publish_card
 from labkit.card.readings import readings_of_runs, runs_launched_for
 from labkit.engine.launches import LAUNCHED_FOR
 from labkit.node import here
-from labkit.report.first_page import duration
 from labkit.report.kept_reports import RECORD, executed_file, keep_earlier_report
-from labkit.report.record import INTERRUPTED, OK, Outcome, Record
+from labkit.report.record import INTERRUPTED, OK, Outcome, Record, duration
 
 
 class Batch:
@@ -34,7 +33,7 @@ class Batch:
         self.parameters = {path.stem: declared_or_empty(path, parameters) for path in notebooks}
         shared = shared_digest(self.machine)
         self.codes = {path.stem: notebook_digest(path, shared) for path in notebooks}
-        self.pages: set[str] = set()  # notebooks that have a page in this report, or will have one
+        self.pages = Pages(report, notebooks[0].parent)
 
     def run(self, resume: bool, fail_on: str | None) -> int:
         """Run what is to be run, and give the exit status."""
@@ -43,8 +42,6 @@ class Batch:
         announce(keep_earlier_report(self.report, names, only_ok=resume, fresh=self.rest_of_card and not resume))
         record = Record.load(self.report / RECORD)
         record.machine, record.node = self.machine, node_facts(here())
-        self.pages = {*record.outcomes, *names}
-        write_claims(self.report / "claims.html")
         remaining = durations.time_left((name, self.parameters[name]) for name in names)
         tqdm.write(", ".join(filter(None, [f"{len(to_run)} of {len(self.notebooks)} notebooks to run", remaining])))
         ran: list[Outcome] = []
@@ -78,7 +75,8 @@ class Batch:
         outcome.node, outcome.host, outcome.code = self.machine.label, self.machine.host, self.codes[name]
         readings, outcome.problems = readings_of_runs(runs_launched_for(mark))
         outcome.readings = [reading.record() for reading in readings]
-        publish(outcome, path.parent, record, self.report, self.pages)
+        record.outcomes[name] = outcome
+        self.pages.publish(record)
         return outcome
 
     def _finish(self, record: Record, ran: list[Outcome], fail_on: str | None) -> int:
@@ -90,10 +88,11 @@ class Batch:
             record.card_runs = measure_card(tqdm.write, shown=shown)
             record.save(self.report / RECORD)
         card = publish_card(record, self.report)
+        self.pages.publish(record, card)
         print_result(ran, card, self.report)
         if interrupted:
             return 130
-        failed = any(outcome.status != OK for outcome in ran)
+        failed = any(outcome.status != OK for outcome in ran) or not self.pages.all_made
         return status_of(card, fail_on) or int(failed)
 
 

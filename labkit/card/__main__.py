@@ -17,7 +17,7 @@ from tqdm import tqdm
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
 from labkit.card.options import add_arguments, status_of
-from labkit.card.publish import announce, machine, print_result, publish_card
+from labkit.card.publish import announce, machine, print_result, publish_card, write_card_pages
 from labkit.card.readings import key_figures
 from labkit.engine.files import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
@@ -60,6 +60,7 @@ def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
     record.card_runs = measure_card(tqdm.write, labs=labs, progress=sys.stderr.isatty())
     record.save(report / RECORD)
     card = publish_card(record, report)
+    write_card_pages(card, record, report)
     print_result([], card, report)
     if "interrupted" in record.card_runs.why_not.values():
         return INTERRUPTED

@@ -63,8 +63,7 @@ def card_html(card: Card) -> str:
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in card.problems)
     table = f"""{_KEY}<table class="card"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
 <p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same setting.</p>"""
-    return f"""<h2>The node's card</h2>
-<p class="lead">{escape(headline(card))}.<br><span class="soft">{escape(_conditions(card))}</span></p>
+    return f"""<p class="lead">{escape(headline(card))}.<br><span class="soft">{escape(_conditions(card))}</span></p>
 {problems}{table if measured else ""}{_not_measured(card)}"""
 
 

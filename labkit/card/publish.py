@@ -1,28 +1,46 @@
-"""Writes the card of a report in all its forms, and the report's first page; needs no package of the notebooks."""
+"""Writes the card of a report in all its forms; needs no package of the notebooks."""
 
 from __future__ import annotations
 
 import itertools
 from datetime import datetime
+from html import escape
 from pathlib import Path
 
 from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, host_name, make_card, node_facts
 from labkit.card.formats import to_text, write_card
 from labkit.card.readings import Reading
-from labkit.card.trends import write_trends
+from labkit.card.trends import STYLE as TRENDS_STYLE
+from labkit.card.trends import TITLE as TRENDS_TITLE
+from labkit.card.trends import trends_html
 from labkit.node import here, why_no_gpu_is_visible
-from labkit.report.first_page import summary, write_first_page
-from labkit.report.record import Machine, Outcome, Record
+from labkit.report.page import TITLE, facts, write_page
+from labkit.report.record import Machine, Outcome, Record, node_name, summary
 
 
 def publish_card(record: Record, report: Path) -> Card:
-    """Write the card of what the report's runs showed, the trends, and the first page with the card on top."""
+    """Write the card of what the report's runs showed as JSON, CSV and JUnit's XML."""
     card = card_of(record)
     write_card(card, report)
-    write_trends(report)
-    write_first_page(record, report / "index.html", card_html(card), STYLE)
     return card
+
+
+def write_card_pages(card: Card, record: Record, report: Path) -> None:
+    """Write the card as the first page of a report without notebooks, and the trends beside it."""
+    machine = record.machine
+    if trends := trends_html(report):
+        back = f'<p class="lead"><a href="index.html">← The report</a></p>\n<h1>{TRENDS_TITLE}</h1>'
+        write_page(f"{back}\n{trends}", report / "trends.html", TRENDS_STYLE, TRENDS_TITLE)
+    link = f'<p><a href="trends.html">{TRENDS_TITLE}</a></p>' if trends else ""
+    body = f"""<h1>{TITLE}</h1>
+<p class="lead">{escape(node_name(machine.label, machine.host))}<br>measured by make card, without the notebooks</p>
+{link}
+<h2>The node's card</h2>
+{card_html(card)}
+{facts("This machine", machine.facts)}
+{facts("Versions", machine.versions)}"""
+    write_page(body, report / "index.html", STYLE)
 
 
 def card_of(record: Record) -> Card:

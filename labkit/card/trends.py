@@ -14,7 +14,7 @@ from labkit.card.cards import Row
 from labkit.card.history import History, history
 from labkit.card.verdicts import KINDS, NOT_MEASURED
 from labkit.charts import canvas
-from labkit.report.page import COLOURS, write_page
+from labkit.report.page import STYLE_FILE
 from labkit.report.record import node_name
 from labkit.story.units import number
 from labkit.tables.measures import LOWER
@@ -22,7 +22,7 @@ from labkit.tables.measures import LOWER
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FILE = "trends.html"
+TITLE = "Key figures by date"
 _HEADROOM = 1.1
 _LEAST = 2  # dates that make a trend
 STYLE = """
@@ -32,31 +32,27 @@ STYLE = """
 .trends svg { width: 100%; height: auto; }
 """
 # The report's light colours; on the page, the name stands for each, which has another colour in the dark.
-INKS = dict(re.findall(r"--(\w+): (#\w+)", COLOURS.partition("@media")[0]))
+INKS = dict(re.findall(r"--(\w+): light-dark\((#\w+)", STYLE_FILE.read_text(encoding="utf-8")))
 DOTS = {"ok": "ok", "failed": "bad", "interrupted": "held", "soft": "soft"}  # by the class of a verdict
 
 
-def write_trends(report: Path) -> Path | None:
-    """Write the trends of the newest card's node beside the report's first page; None before two cards."""
+def trends_html(report: Path) -> str:
+    """Return the trends of the newest card's node as part of a page; "" before two cards."""
     past = history(report)
     if not past.cards:
-        return None
+        return ""
     of_this_node = past.of_node(past.cards[-1][1].node.get("id", ""))
-    if len(of_this_node.cards) < _LEAST:
-        return None
-    write_page(trends_page(of_this_node), report / FILE, STYLE)
-    return report / FILE
+    return trends_of(of_this_node) if len(of_this_node.cards) >= _LEAST else ""
 
 
-def trends_page(past: History) -> str:
-    """Return the body of the page: one chart per figure that the newest card shows."""
+def trends_of(past: History) -> str:
+    """Return one chart per figure that the newest card shows, as HTML."""
     newest = past.cards[-1][1]
     charts = "".join(chart(series(past, row)) for row in newest.rows if row.value is not None)
     colours = ", ".join(f'<span class="{CLASSES[kind]}">●</span> {kind}' for kind in KINDS if kind != NOT_MEASURED)
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in past.problems)
-    return f"""<p class="lead"><a href="index.html">← The report</a></p>
-<h1>Key figures by date</h1>
-<p class="lead">{escape(node_name(newest.node["label"], newest.node.get("host")))}, {len(past.cards)} cards.
+    node = escape(node_name(newest.node["label"], newest.node.get("host")))
+    return f"""<p class="lead">{node}, {len(past.cards)} cards.
 Each scale begins at zero; a line on top is the physical limit, a grey band the middle half of the recorded
 reference's repeats.
 A dot's colour is its verdict: {colours}.</p>

@@ -55,8 +55,8 @@ def canvas(
 ) -> tuple[Figure, Any]:
     """Return a figure and its axes in the house style, `width` × `height` inches.
 
-    The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab,
-    papermill and nbconvert alike.
+    The figure is closed for pyplot at once: returned as a cell's last value it is shown exactly once, in JupyterLab
+    and in papermill alike.
     """
     import matplotlib.pyplot as plt
 

@@ -31,7 +31,7 @@ def _panel(ax: Any) -> str:
 def keep_in_notebooks() -> None:
     """Have the notebook show each chart as a picture with its words; outside a notebook, nothing happens.
 
-    nbconvert reads the words from the picture's metadata. JupyterLab reads none there, so it gets the same picture as
+    A report reads the words from the picture's metadata. JupyterLab reads none there, so it gets the same picture as
     an HTML element.
     """
     from IPython import get_ipython

@@ -2,7 +2,6 @@
 
 record.py        what a report knows about its runs, kept as JSON so that pages can be rebuilt
 kept_reports.py  earlier reports, kept by date
-page.py          the style of its pages
-first_page.py    the node's card, and how the notebooks ran
+page.py          the style of its pages, and the frame of one that stands alone
 node_lock.py     one unattended run at a time on a node
 """

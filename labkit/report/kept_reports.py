@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from labkit.engine.files import make_private
 from labkit.report.record import OK, Record
 
 RECORD = "record.json"
+EXECUTED, SHARED_FILES = "notebooks", "_static"  # folders of a report: executed notebooks, what all its pages load
 
 
 def reports_folder(report: Path) -> Path:
@@ -21,12 +23,7 @@ def reports_folder(report: Path) -> Path:
 
 def executed_file(report: Path, name: str) -> Path:
     """Return the executed copy of a notebook."""
-    return report / "notebooks" / f"{name}.ipynb"
-
-
-def page_file(report: Path, name: str) -> Path:
-    """Return the page of a notebook."""
-    return report / f"{name}.html"
+    return report / EXECUTED / f"{name}.ipynb"
 
 
 def keep_earlier_report(
@@ -48,20 +45,20 @@ def keep_earlier_report(
     make_private(kept.parent)
     report.rename(kept)
     make_private(report)
+    _link(kept / SHARED_FILES, report / SHARED_FILES)
     if not fresh:
-        _carry_over(record, kept, report, wanted)
+        _link(kept / EXECUTED, report / EXECUTED)
+        for name in wanted:
+            executed_file(report, name).unlink(missing_ok=True)
+        record.outcomes = {name: outcome for name, outcome in record.outcomes.items() if name not in wanted}
+        record.save(report / RECORD)
     return kept
 
 
-def _carry_over(record: Record, kept: Path, report: Path, replaced: set[str]) -> None:
-    """Link the pages of notebooks that are not run again: what is written anew has a file of its own."""
-    record.outcomes = {name: outcome for name, outcome in record.outcomes.items() if name not in replaced}
-    executed_file(report, "").parent.mkdir(mode=0o700)
-    for name in record.outcomes:
-        for file_of in (executed_file, page_file):
-            if file_of(kept, name).exists():
-                os.link(file_of(kept, name), file_of(report, name))
-    record.save(report / RECORD)
+def _link(kept: Path, new: Path) -> None:
+    """Give the new report the files of a folder: what is written anew has a file of its own, and the kept one stays."""
+    if kept.is_dir():
+        shutil.copytree(kept, new, copy_function=os.link)
 
 
 def _date_of(record: Record, report: Path) -> str:

@@ -31,6 +31,10 @@ class Outcome:
     readings: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def where(self) -> str:
+        """Return the node that it ran on, in words."""
+        return node_name(self.node, self.host)
+
 
 @dataclass
 class CardRuns:
@@ -91,3 +95,22 @@ class Record:
 def node_name(label: str, host: str | None) -> str:
     """Return a node in words: its host, where that is known, and what it is."""
     return f"{host}: {label}" if host else label
+
+
+def summary(outcomes: list[Outcome]) -> str:
+    """Return one line on all outcomes: how many there are, how many failed or were interrupted, and their time."""
+    count, statuses = len(outcomes), [outcome.status for outcome in outcomes]
+    ended = [f"{statuses.count(status)} of them {status}" for status in (FAILED, INTERRUPTED) if status in statuses]
+    verdict = ", ".join(ended) or "all ok"
+    noun = "notebook" if count == 1 else "notebooks"
+    return f"{count} {noun}, {verdict}, {duration(sum(outcome.seconds for outcome in outcomes))}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: 4.1 s, 41 s, 3 min 05 s, 2 h 05 min."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

@@ -23,7 +23,6 @@ WHEELHOUSE = ROOT / "wheelhouse"
 # Jupyter looks for these under .venv only, whatever sys.path says.
 JUPYTER = [
     "share/jupyter/lab",
-    "share/jupyter/nbconvert/templates/*",
     "share/jupyter/labextensions/*",
     "share/jupyter/labextensions/@*/*",
     "etc/jupyter/*/*.json",

@@ -8,9 +8,9 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from loaded import from_elsewhere
 from made_card import card, reading, row
 
-from labkit.batch.pages import loaded_addresses
 from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, CardError
 from labkit.card.formats import measured_text, to_csv, to_junit, to_text, write_card
@@ -94,4 +94,4 @@ def test_a_figure_beyond_its_limit_ends_beyond_the_limits_mark():
 
 def test_the_page_needs_nothing_else_and_shows_no_markup_of_others():
     shown = page_of(card_html(card(reading(setting="<b>"), problems=["<script>alert(1)</script>"])), STYLE)
-    assert loaded_addresses(shown) == [] and "<script>" not in shown and "<b>" not in shown
+    assert from_elsewhere(shown) == [] and "<script>" not in shown and "<b>" not in shown

@@ -7,15 +7,15 @@ import sys
 from dataclasses import replace
 
 import pytest
+from loaded import from_elsewhere
 from made import copies_run, hello_run
 from made_card import CALL, PAIR, card, reading
 
-from labkit.batch.pages import loaded_addresses
 from labkit.card.cards import CardError
 from labkit.card.compare import changed_conditions, changes, chosen_cards, comparison_text, main
 from labkit.card.formats import write_card
 from labkit.card.history import find_card, history
-from labkit.card.trends import series, series_figure, trends_page, write_trends
+from labkit.card.trends import series, series_figure, trends_html
 from labkit.repository import REPOSITORY
 
 
@@ -172,12 +172,11 @@ def test_a_trend_has_each_run_once_in_the_order_of_dates(report):
 
 
 def test_the_trends_page_has_a_chart_per_figure_and_needs_two_cards(report, tmp_path):
-    assert write_trends(report) == report / "trends.html"
-    shown = (report / "trends.html").read_text()
-    assert loaded_addresses(shown) == [] and shown.count("<svg") == 1 and shown.count("<g><title>") == 3
+    shown = trends_html(report)
+    assert from_elsewhere(shown) == [] and shown.count("<svg") == 1 and shown.count("<g><title>") == 3
     (tmp_path / "one").mkdir()
     write_card(card(reading()), tmp_path / "one")
-    assert write_trends(tmp_path / "one") is None
+    assert trends_html(tmp_path / "one") == ""
 
 
 def test_a_higher_value_stands_higher_and_below_the_limit(report):
@@ -192,7 +191,7 @@ def test_a_higher_value_stands_higher_and_below_the_limit(report):
 
 
 def test_a_trends_dot_tells_its_run_and_has_the_colours_of_the_page(report):
-    shown = trends_page(history(report))
+    shown = trends_html(report)
     drawn = re.findall(r"<title>(\S+) \S+: (\d+)", shown)
     assert drawn == [("2026-11-20", "390"), ("2026-11-21", "391"), ("2026-11-22", "360")]
     assert not re.findall(r"#[0-9a-f]{6}\b", shown), "each has one for a dark page, too"
