@@ -4,11 +4,14 @@ import base64
 import io
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from nbformat.v4 import new_output
 from PIL import Image
 
 from labkit.batch.store import COLOURS, PICTURE, WIDGET, is_same_picture, kept, with_palette
 from labkit.repository import chosen_notebooks
+from labkit.tables.published import published
+from lessons import beyond_the_node
 
 MOST_BYTES = 6_000_000  # of all notebooks
 
@@ -28,6 +31,17 @@ def test_a_picture_gets_a_palette_and_white_behind_it():
     assert image.mode == "P" and len(image.getcolors()) <= COLOURS
     clear = Image.open(io.BytesIO(base64.b64decode(with_palette(png(np.zeros((4, 4, 4)))))))
     assert clear.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_each_thin_line_of_a_stored_chart_keeps_its_colour():
+    file = io.BytesIO()
+    figure = beyond_the_node.published_chart(beyond_the_node.published_scaling(published("mpt_scaling")))
+    figure.savefig(file, dpi=192)
+    image = Image.open(io.BytesIO(base64.b64decode(with_palette(base64.b64encode(file.getvalue()).decode()))))
+    stored = [color for _, color in image.convert("RGB").getcolors()]
+    lines = {line.get_color() for ax in figure.axes for line in ax.lines}
+    far = {line: min(np.abs(255 * np.array(to_rgb(line)) - color).max() for color in stored) for line in lines}
+    assert len(lines) == 10 and max(far.values()) < 8, far
 
 
 def test_pictures_are_the_same_where_they_differ_by_less_than_half_a_shade():

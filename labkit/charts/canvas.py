@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labkit.charts.description import keep_in_notebooks
@@ -19,8 +20,9 @@ COMPUTE, COMMUNICATE, WAIT, IDLE = "#0072B2", "#E69F00", "#CC79A7", "#D9D9D9"
 MEASURED, RECORDED, PUBLISHED, THEORY, PREDICTED = "#0072B2", "#56B4E9", "#7F7F7F", "#222222", "#D55E00"
 YOURS = "#009E73"  # what the student's own code does
 
-# Distinct series (methods, GPUs) that are neither of the above.
-SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+# Distinct series (methods, GPUs) that are neither of the above. None is grey: to colour-blind eyes, pink and green are.
+SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A5A2B", "#F0E442")
+MARKERS = ("o", "s", "^", "P", "v", "X", "<", "p", ">")  # of series, in the same order; a diamond is a prediction
 
 INK, QUIET, HAIRLINE = "#222222", "#6B6B6B", "#E3E3E3"
 DASHES: Any = (0, (4, 2))  # of a line beside the data: a limit, an ideal, a reference
@@ -48,6 +50,13 @@ STYLE = {
     "figure.constrained_layout.h_pad": 0.07,
     "savefig.dpi": 192,
 }
+
+
+def looks(names: Iterable[Any], colors: Sequence[str] = SERIES) -> dict[Any, dict[str, Any]]:
+    """Return a colour and a marker per series: lines differ without their colours, too."""
+    form = {"ms": 7, "mec": "white", "mew": 0.6}
+    looks = zip(names, colors, MARKERS, strict=False)
+    return {name: {"color": color, "marker": marker} | form for name, color, marker in looks}
 
 
 def canvas(

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from labkit.charts import canvas
+from labkit.charts.ink import ink_like
 from labkit.provenance import fact, fact_or, is_recorded
 
 if TYPE_CHECKING:
@@ -93,6 +95,23 @@ def beside(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
     """Write a value to the right of a mark, clear of it."""
     style = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9} | options
     ax.annotate(text, (x, y), **style)
+
+
+def names_at_ends(figure: Figure, ends: dict[Axes, dict[str, tuple[float, float, str]]], size: float = 8.5) -> Figure:
+    """Write each line's name beside its end (x, y, colour), one above another; return the figure, which is finished."""
+    figure.draw_without_rendering()  # lays the figure out: heights are known from here on
+    for ax, lines in ends.items():
+        order = sorted(lines, key=lambda name: lines[name][1])
+        heights = np.array([ax.transData.transform(lines[name][:2])[1] for name in order]) * 72 / figure.dpi
+        steps = 1.4 * size * np.arange(len(order))
+        places = np.maximum.accumulate(heights - steps) + steps
+        places -= np.mean(places - heights)
+        for name, up in zip(order, places - heights, strict=True):
+            x, y, color = lines[name]
+            beside(ax, x, y, name, xytext=(24, up), fontsize=size, color=ink_like(color))
+            line = {"arrowstyle": "-", "color": color, "lw": 0.8, "shrinkA": 0, "shrinkB": 4}
+            beside(ax, x, y, "", xytext=(22, up), arrowprops=line)
+    return figure
 
 
 def own_scales(axes: Sequence[Any]) -> str:

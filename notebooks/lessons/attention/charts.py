@@ -31,7 +31,7 @@ STYLES = {
     "yours": (canvas.YOURS, "X"),
     "hopper": ("#6A3D9A", "*"),
     "compiled": (canvas.SERIES[4], "^"),
-    "by_hand": (canvas.SERIES[6], "o"),
+    "by_hand": (canvas.SERIES[6], "p"),
 }
 _BAD = canvas.PREDICTED
 _CROSS: Any = {"marker": "x", "color": canvas.QUIET, "ms": 8, "mew": 2, "ls": ""}

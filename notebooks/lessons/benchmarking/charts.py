@@ -26,9 +26,7 @@ _MODES = {
     "compiled_graph": canvas.SERIES[3],
 }
 _HOST, _GPU, _MODEL = canvas.SERIES[2], canvas.COMPUTE, canvas.THEORY
-_FAMILY_COLORS = dict(
-    zip(FAMILIES, ("#0072B2", "#CC79A7", "#E69F00", "#F0E442", "#999999", "#009E73", "#D9D9D9"), strict=True)
-)
+_FAMILY_COLORS = dict(zip(FAMILIES, (*(canvas.SERIES[n] for n in (0, 3, 1, 7, 6, 2)), canvas.IDLE), strict=True))
 _SPANS = {"operator": "#BFBFBF", "launch": _HOST, "kernel": _GPU}
 _NAMED, _DRAWN = 0.02, 1e-3  # of the step: operators with less time have no name on the chart, or no dot
 _WINDOW = (0.1, 0.18)  # of a forward: the part that is drawn, while the host still launches
@@ -53,12 +51,12 @@ def iterations_chart(*tables: pd.DataFrame) -> Figure:
 
     figure, axes = parts.panels(len(tables), height=4.0)
     for ax, table in zip(axes, tables, strict=True):
-        for color, (model, rows) in zip(canvas.SERIES, table.groupby("model", sort=False), strict=False):
-            rows = rows.sort_values("iteration")
-            ax.plot(rows["iteration"], rows["ms"], color=color, lw=1.2, label=model)
-            for hollow, dots in rows.groupby(rows["warm_up"].astype(bool)):
-                fill = ax.get_facecolor() if hollow else color
-                ax.scatter(dots["iteration"], dots["ms"], s=24, edgecolor=color, color=fill, zorder=3)
+        for model, look in canvas.looks(table["model"].unique()).items():
+            rows = table[table["model"] == model].sort_values("iteration")
+            ax.plot(rows["iteration"], rows["ms"], lw=1.2, label=model, **look)
+            warm_ups = rows[rows["warm_up"].astype(bool)]
+            hollow = {"ls": "", "ms": 5, "mew": 1, "mec": look["color"], "mfc": ax.get_facecolor()}
+            ax.plot(warm_ups["iteration"], warm_ups["ms"], **look | hollow)
         canvas.logarithmic(ax.yaxis)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set(title=_run(table), xlabel="iteration (hollow: a warm-up)", ylabel="ms per float32 forward (log)")
@@ -112,7 +110,7 @@ def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
 
 
 def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
-    """The forward of the five sizes in bfloat16, a bar per mode with its share of the peak; a panel per run."""
+    """The forward of the five sizes in bfloat16, a named bar per mode with its share of the peak; a panel per run."""
     shown = [table[(table["precision"] == "autocast") & (table["phase"] == "forward")] for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, shown)), row_height=0.26)
     for ax, table, rows in zip(axes, tables, shown, strict=True):
@@ -120,20 +118,19 @@ def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
         parts.rows(ax, list(rows["model"].where(first, "")), fontsize=9)
         for place, row in enumerate(rows.itertuples()):
             if pd.isna(row.ms):
-                parts.beside(ax, rows["ms"].min(), place, row.status, fontsize=8)
+                parts.beside(ax, rows["ms"].min(), place, f"{NAMES[row.mode]}: {row.status}", fontsize=8)
                 continue
             ax.barh(place, row.ms, color=_MODES[row.mode], xerr=row.spread_ms, ecolor=canvas.INK, height=0.8)
-            of_peak = f", {units.percent(row.mfu)} of peak" if pd.notna(row.mfu) else ""
+            of_peak = f", {units.percent(row.mfu)}" if pd.notna(row.mfu) else ""
             clear = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
-            text = f"{units.seconds(row.ms / 1e3)}{of_peak}"
+            text = f"{NAMES[row.mode]}: {units.seconds(row.ms / 1e3)}{of_peak}"
             parts.beside(ax, row.ms + row.spread_ms, place, text, fontsize=8, bbox=clear)
-        parts.swatches(ax, {NAMES[mode]: _MODES[mode] for mode in dict.fromkeys(rows["mode"])})
         if ax is axes[-1]:
             parts.guess_line(ax, guess)
         ax.set(title=_run(table), xlabel="ms per forward, bfloat16")
-        ax.set_xlim(0, 1.5 * (rows["ms"] + rows["spread_ms"].fillna(0)).max())
+        ax.set_xlim(0, 1.7 * (rows["ms"] + rows["spread_ms"].fillna(0)).max())
     canvas.shared_legend(figure, axes, columns=5)
-    return canvas.finish(figure, _footer(*tables, note="whisker: spread of the repeats"))
+    return canvas.finish(figure, _footer(*tables, note="%: share of the GPU's peak · whisker: spread of the repeats"))
 
 
 def launches_chart(*tables: pd.DataFrame) -> Figure:

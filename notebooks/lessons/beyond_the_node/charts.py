@@ -26,10 +26,10 @@ def rate_name(link_mbit: float) -> str:
     return f"{int(link_mbit)} Mbit/s" if link_mbit else "not shaped"
 
 
-def rate_colors(*tables: pd.DataFrame) -> dict[int, str]:
-    """Return a colour per rate of the tables' links, the fastest first; the same for all charts of the same rates."""
-    rates = sorted({int(rate) for table in tables for rate in table["link_mbit"]}, key=lambda rate: -(rate or 1e9))
-    return dict(zip(rates, (canvas.SERIES[6], *canvas.SERIES[:5]) if 0 in rates else canvas.SERIES, strict=False))
+def rate_looks(*tables: pd.DataFrame) -> dict[int, dict[str, Any]]:
+    """Return a colour and a marker per rate of the tables' links, the fastest first: the same for the same rates."""
+    rates = {int(rate) for table in tables for rate in table["link_mbit"]}
+    return canvas.looks(sorted(rates, reverse=True))
 
 
 def distinct(tables: tuple[Any, ...]) -> list[Any]:
@@ -45,10 +45,10 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
     """
     runs = distinct(pairs)
     figure, axes = parts.panels(len(runs), height=4.4, sharey=True)
-    colors = rate_colors(*(lines for _, lines in runs))
+    looks = rate_looks(*(lines for _, lines in runs))
     for ax, (table, lines) in zip(axes, runs, strict=True):
         for line in lines.itertuples():
-            _line(ax, table, line, colors[line.link_mbit])
+            _line(ax, table, line, looks[line.link_mbit])
         parts.guess_mark(ax, 1, guess)
         canvas.logarithmic(ax.xaxis)
         canvas.logarithmic(ax.yaxis)
@@ -60,12 +60,12 @@ def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) ->
     return canvas.finish(figure, sources(*(table for table, _ in runs)))
 
 
-def _line(ax: Axes, table: pd.DataFrame, line: Any, color: str) -> None:
+def _line(ax: Axes, table: pd.DataFrame, line: Any, look: dict[str, Any]) -> None:
     """Draw a place's measured points with their spread, and its fitted line."""
     rows = table[(table["place"] == line.place) & (table["link_mbit"] == line.link_mbit)]
     inside = line.place == "inside"
     rate = "" if inside else f", {rate_name(line.link_mbit)}"
-    look: dict[str, Any] = {"color": canvas.INK if inside else color, "marker": "s" if inside else "o"}
+    look = look | {"color": canvas.INK, "marker": "p"} if inside else look
     mib = rows["kib"] / _BYTES_PER_KIB
     ax.errorbar(
         mib,
@@ -121,9 +121,9 @@ def turning_chart(table: pd.DataFrame) -> Figure:
 
     figure, (left, right) = parts.panels(2, height=3.9)
     ddp = table[table["strategy"] == "ddp"]
-    colors, first = rate_colors(ddp), ddp["bucket_mb"].iloc[0]
+    looks, first = rate_looks(ddp), ddp["bucket_mb"].iloc[0]
     for rate, of_rate in ddp.groupby("link_mbit", sort=False):
-        look: dict[str, Any] = {"color": colors[int(str(rate))], "marker": "o", "capsize": 3}
+        look: dict[str, Any] = looks[int(str(rate))] | {"capsize": 3}
         whole = of_rate[of_rate["bucket_mb"] == first].sort_values("accumulation")
         spread = whole["spread_efficiency"]
         left.errorbar(
@@ -226,7 +226,7 @@ _COLORS = {
     "fsdp": canvas.SERIES[3],
     "hsdp": canvas.SERIES[1],
 }
-_MODELS = (*(color for color in canvas.SERIES[:7] if color != canvas.PREDICTED), "#444444", "#7A4B9A", "#8A5A2B")
+_MODELS = (*canvas.SERIES[:7], "#3B1A8A", "#A030F0")
 _ALMOST = 0.9  # an efficiency that many call good
 
 
@@ -307,11 +307,11 @@ def published_chart(table: pd.DataFrame) -> Figure:
     kinds = list(dict.fromkeys(table["gpu"]))
     figure, axes = parts.panels(len(kinds), height=4.6, sharey=True)
     models = list(dict.fromkeys(table.sort_values("parameters")["model"]))
-    shades = dict(zip(models, _MODELS, strict=False))
+    looks = canvas.looks(models, _MODELS)
     for ax, kind in zip(axes, kinds, strict=True):
         rows = table[table["gpu"] == kind]
         for model, line in rows.groupby("model", sort=False):
-            ax.plot(line["gpus"], line["least_gbit_per_s"], "o-", color=shades[model], ms=5, lw=1.3, label=model)
+            ax.plot(line["gpus"], line["least_gbit_per_s"], lw=1.3, label=model, **looks[model])
         named = rows["link_gbit_per_second"].dropna()
         if not named.empty:
             ax.axhline(named.iloc[0], color=canvas.THEORY, ls=canvas.DASHES, lw=1.3, label="the named link")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The reader's prediction keeps its colour to itself.
-COLORS = dict(zip(COLLECTIVES, (color for color in canvas.SERIES if color != canvas.PREDICTED), strict=False))
+LOOKS = canvas.looks(COLLECTIVES, [color for color in canvas.SERIES if color != canvas.PREDICTED])
 MOVED = canvas.COMMUNICATE
 _MARKERS = {"nccl": "o", "gloo": "s"}
 _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
@@ -173,23 +173,26 @@ def _ring_line(ax: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
 
 
 def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess: Any = None) -> Figure:
-    """Bus bandwidth by message size, a colour per collective: this run, then the recorded one, each with its scale.
+    """Bus bandwidth by message size, a line per collective: this run, then the recorded one, each with its scale.
 
     Takes two `bandwidths`; of each, the faster library. The black lines are what a GPU's links carry at most. `guess`:
     GB/s of an all-reduce at 1 GiB in the recorded run.
     """
     shown = parts.run_panels(here, recorded)
     figure, axes = parts.panels(len(shown), height=4.4)
+    ends: dict[Axes, dict[str, Any]] = {}
     for ax, layers in zip(axes, shown, strict=True):
         backend = backends(layers[-1].table["backend"])[0]
         for layer in layers:
             rows = layer.table[(layer.table["clock"] == _CLOCK) & (layer.table["backend"] == backend)]
             rows = _widest(rows)
+            ends[ax] = {}  # the run behind gets no names
             for collective, line in rows.groupby("collective", sort=False):
-                look = {"color": COLORS[collective], "marker": "o", "ms": 4, "lw": 1.4}
+                look = LOOKS[collective] | {"lw": 1.4}
                 look |= {"alpha": 0.35, "zorder": 1} if layer.behind else {"label": collective}
                 rates = line["bus_gb_per_s"]
                 _marks(ax, line["bytes"], rates, rates * line["spread_us"] / line["median_us"], **look)
+                ends[ax][collective] = (line["bytes"].iloc[-1], rates.iloc[-1], look["color"])
         _mark_sizes(ax, rows["bytes"], most=12 // len(shown))
         _limits(ax, rows)
         if any(layer.recorded for layer in layers) and _LARGEST in set(rows["bytes"]):
@@ -197,7 +200,7 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
         ax.set_ylim(bottom=0, top=1.12 * ax.get_ylim()[1])
         ax.set(ylabel="bus bandwidth, GB/s", title=_title(layers, [backend]))
     canvas.shared_legend(figure, axes, columns=7)
-    return canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded))
+    return parts.names_at_ends(canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded)), ends)
 
 
 def _limits(ax: Axes, rows: pd.DataFrame) -> None:

@@ -8,6 +8,7 @@ from labkit.course.predictions import Prediction
 from labkit.tables.published import published
 from lessons import benchmarking as lab
 from lessons.benchmarking.explorer import explore, picture, queue
+from lessons.benchmarking.theory import NAMES
 
 SMALL = {"device": "cpu", "size": "small"}
 KNOBS = {"layers": 12, "kernels_per_layer": 30, "launch_us": 6, "width": 768, "tflops": 400}
@@ -53,6 +54,9 @@ def test_modes_show_every_mode_and_the_prediction(runs):
     figure = checked(lab.modes_chart(*tables, guess=Prediction("?", "ms", 3.0)))
     assert "your prediction" in labels(figure)
     assert "your prediction" not in labels(checked(lab.modes_chart(*tables)))
+    for ax in figure.axes:
+        beside = [text.get_text().partition(":")[0] for text in ax.texts]
+        assert len(beside) == len(ax.get_yticklabels()) and set(beside) <= set(NAMES.values()), "bars have names"
 
 
 def test_launches_by_depth_and_width(runs):
