@@ -9,6 +9,7 @@ ARGS      =
 JOBS      = 2
 OFFLINE   =
 ZERO      =
+PDF       =
 DIR       =
 NB        =
 # The student's copies of the notebooks; git ignores work/.
@@ -18,7 +19,7 @@ READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run report card compare test test-all lab reset handout grade data scorecard bench lint lock wheels clean
+.PHONY: help run report book card compare test test-all lab reset handout grade data scorecard bench lint lock wheels clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -28,6 +29,9 @@ run: $(READY)  ## run every notebook on this machine, write runs/report/index.ht
 
 report: $(READY)  ## rebuild the report's pages from what ran
 	@$(PY) -m labkit.batch --report-only $(ARGS)
+
+book: $(READY)  ## write the pages as recorded, to be read without a node: book/index.html (PDF=1: book/book.pdf, by Chromium)
+	@$(PY) -m labkit.batch.book $(if $(PDF),--pdf) $(ARGS)
 
 card: $(READY)  ## measure this node's key figures alone: verdicts in runs/report/index.html (ARGS="--fail-on below")
 	@$(PY) -m labkit.card $(ARGS)

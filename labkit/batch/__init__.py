@@ -8,6 +8,7 @@ publish.py    makes a report's pages say what its record says
 sources.py    what they say, as Markdown and notebooks: an executed notebook, the first page, the claims
 site.py       Markdown and notebooks → a folder of HTML that needs no network, by Sphinx; theme/ is our part of its look
 store.py      stores what nbval compares
+book.py       the stored pages as a book, for those who have no node; the command `make book`
 
 It builds on labkit.report and labkit.card, and neither of them on it.
 """
