@@ -52,6 +52,7 @@ test-all: $(READY)  ## run all tests: every fault, Slurm, other users, the brows
 lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node: ssh -L 8888:127.0.0.1:8888 NODE)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" refresh
 	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir="$(WORK)" --LabApp.news_url=None \
+	  $$(test -f "$(WORK)/00_start.ipynb" && echo --LabApp.default_url=/lab/tree/00_start.ipynb) \
 	  --LabApp.app_settings_dir="$(CURDIR)/labkit/tools/lab_settings" \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
 

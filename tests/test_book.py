@@ -1,17 +1,28 @@
-"""The book is read without a node, a server or a network: every lesson, its pictures in words, and a search."""
+"""The book is read without a node, a server or a network: every lesson, its pictures in words, and a search.
 
+`python tests/test_book.py` stores README's picture of its first page.
+"""
+
+import hashlib
+import io
 import re
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from jupyter_lab import BROWSER, CHROMIUM, NEEDS_CHROMIUM
 from loaded import from_elsewhere
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
 from labkit.batch import book
 from labkit.batch.site import Site
-from labkit.repository import chosen_notebooks
+from labkit.repository import RECORDED, chosen_notebooks
 
+PICTURE = RECORDED / "charts" / "book.png"  # README's: the first page as a reader sees it
+SEEN = 4  # lessons on it
 MOST_MB, MOST_PDF_MB = 40, 30
 NAMES = [path.stem for path in chosen_notebooks()]
 
@@ -103,3 +114,33 @@ def test_a_browser_that_fails_is_named(monkeypatch, tmp_path, capsys):
     with pytest.raises(SystemExit):
         book.main(["--out", str(tmp_path), "--pdf"])
     assert "exit status 21" in capsys.readouterr().err
+
+
+def seen(folder):
+    """Return what README's picture shows, as a digest: the text and the pictures of the first lessons."""
+    lessons = (folder / "index.html").read_text().split('<article class="lesson">')[: SEEN + 1]
+    pictures = [(folder / "pictures" / f"{name}.png").read_bytes() for name in NAMES[:SEEN]]
+    return hashlib.sha256("".join(lessons[1:]).encode() + b"".join(pictures)).hexdigest()[:16]
+
+
+def test_readme_shows_the_books_first_page(folder):
+    with Image.open(PICTURE) as picture:
+        assert picture.info["seen"] == seen(folder), "python tests/test_book.py stores it"
+    assert PICTURE.stat().st_size < 150_000
+
+
+def store(folder):
+    Site(folder).write(book.pages())
+    with sync_playwright() as player, player.chromium.launch(executable_path=CHROMIUM, args=BROWSER) as browser:
+        page = browser.new_page(viewport={"width": 1200, "height": 900}, device_scale_factor=1.5, color_scheme="light")
+        page.goto((folder / "index.html").as_uri())
+        page.wait_for_timeout(1000)
+        picture = Image.open(io.BytesIO(page.screenshot()))
+    notes = PngInfo()
+    notes.add_text("seen", seen(folder))
+    picture.convert("RGB").quantize(64).save(PICTURE, pnginfo=notes, optimize=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        store(Path(made))

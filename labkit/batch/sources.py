@@ -37,6 +37,7 @@ INTRODUCTION = (
     "recomputes from a formula, from other published figures, or from a recorded run. Reasons follow for claims that "
     "do not hold or cannot be decided."
 )
+_ALL_ITS_WIDTH = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"  # no contents beside the text
 _PNG, _HTML, _MARKDOWN = "image/png", "text/html", "text/markdown"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _WIDGET_NOTE = '<p class="soft">{}A control: open the notebook in JupyterLab to use it.</p>'
@@ -103,7 +104,7 @@ def stub(title: str, above: str) -> str:
 
 def raw_page(title: str, body: str, style: str = "") -> str:
     """Return the source of a page whose body is HTML."""
-    return f"# {title}\n\n{_block(f'<style>{style}</style>')}\n\n{_block(body)}\n"
+    return f"{_ALL_ITS_WIDTH}# {title}\n\n{_block(f'<style>{style}</style>')}\n\n{_block(body)}\n"
 
 
 def first_page(
@@ -121,10 +122,7 @@ def first_page(
     names = [Path(name).stem for name in pages if name.endswith((".md", ".ipynb"))]
     links = "".join(f'<li><a href="{name}.html">{text}</a></li>' for name, text in beside.items() if name in names)
     listed = "\n".join(names)
-    return f"""---
-html_theme.sidebar_secondary.remove: true
----
-# {title}
+    return f"""{_ALL_ITS_WIDTH}# {title}
 
 <p class="lead">{"<br>".join(lines)}</p>
 

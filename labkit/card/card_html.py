@@ -14,9 +14,10 @@ GLYPHS = {SOUND: "✓", BELOW: "▼", IMPOSSIBLE: "✗", NOT_COMPARABLE: "○", 
 CLASSES = {SOUND: "ok", BELOW: "failed", IMPOSSIBLE: "failed", NOT_COMPARABLE: "interrupted", NOT_MEASURED: "soft"}
 _HEADROOM = 1.08  # right of the longest mark where no limit is known
 STYLE = """
-table.card td, table.card th { padding: 7px 12px 7px 0; }
-table.card td.figure { width: 34%; } table.card td.bar { width: 32%; } table.card td.value { white-space: nowrap; }
-table.card tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
+.key-figures td, .key-figures th { padding: 7px 12px 7px 0; }
+.key-figures td.what { width: 34%; } .key-figures td.scale { width: 32%; }
+.key-figures td.value { white-space: nowrap; }
+.key-figures tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
 .small { display: block; color: var(--soft); font-size: 12.5px; }
 .track { position: relative; height: 16px; margin: 3px 6px 3px 0; background: var(--tint); border-radius: 2px; }
 .track.limited { border-right: 2px solid var(--text); }
@@ -31,12 +32,13 @@ ul.key { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 24px; paddin
 ul.key .sample { position: relative; display: inline-block; width: 34px; height: 12px; margin: 0 8px -1px 0; }
 details { margin: 16px 0; color: var(--soft); } details li { font-size: 13px; }
 @media (max-width: 900px) {
-  table.card thead { display: none; } table.card tr { display: grid; grid-template-columns: 1fr auto; gap: 2px 16px;
+  .key-figures thead { display: none; } .key-figures tr { display: grid; grid-template-columns: 1fr auto; gap: 2px 16px;
     padding: 8px 0; border-bottom: 1px solid var(--line); }
-  table.card td { border: 0; padding: 0; width: auto !important; }
-  table.card td.figure { grid-area: 1 / 1; } table.card td.value { grid-area: 1 / 2; text-align: right; }
-  table.card td.bar { grid-area: 2 / 1 / 3 / 3; padding: 5px 0; } table.card td.verdict { grid-area: 3 / 1 / 4 / 3; }
-  table.card tr.lab { display: block; } table.card tr.lab td { display: block; padding-top: 8px; border: 0; }
+  .key-figures td { border: 0; padding: 0; width: auto !important; }
+  .key-figures td.what { grid-area: 1 / 1; } .key-figures td.value { grid-area: 1 / 2; text-align: right; }
+  .key-figures td.scale { grid-area: 2 / 1 / 3 / 3; padding: 5px 0; }
+  .key-figures td.verdict { grid-area: 3 / 1 / 4 / 3; }
+  .key-figures tr.lab { display: block; } .key-figures tr.lab td { display: block; padding-top: 8px; border: 0; }
 }
 """
 _KEY = """<ul class="key">
@@ -61,7 +63,7 @@ def card_html(card: Card) -> str:
     model = card.node["model"] or "the same GPU model"
     heads = "".join(f"<th>{head}</th>" for head in ("Key figure", "From 0 to the limit", "Measured", "Verdict"))
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in card.problems)
-    table = f"""{_KEY}<table class="card"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
+    table = f"""{_KEY}<table class="key-figures"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
 <p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same setting.</p>"""
     return f"""<p class="lead">{escape(headline(card))}.<br><span class="soft">{escape(_conditions(card))}</span></p>
 {problems}{table if measured else ""}{_not_measured(card)}"""
@@ -80,7 +82,7 @@ def _row(row: Row) -> str:
     better = " · lower is better" if row.better == LOWER else ""
     about = f'<span class="small">{escape(row.setting)}{better}</span>' if row.setting else ""
     notes = "".join(f'<span class="small">{escape(note)}</span>' for note in row.notes)
-    return f"""<tr><td class="figure">{escape(row.figure)}{about}</td><td class="bar">{_bar(row)}</td>
+    return f"""<tr><td class="what">{escape(row.figure)}{about}</td><td class="scale">{_bar(row)}</td>
 <td class="value">{_value(row)}</td>
 <td class="verdict {CLASSES[row.kind]}">{GLYPHS[row.kind]} {escape(row.verdict)}{notes}</td></tr>
 """
