@@ -54,8 +54,9 @@ class CourseMap:
         rows = zip(self.course, self.progress.itertuples(), strict=True)
         boxes = {lesson.name: self._box(lesson, row) for lesson, row in rows}
         columns = ("".join(map(boxes.__getitem__, column)) for column in self.columns)
-        cells = (f'<div style="flex:1; min-width:0; align-self:center">{column}</div>' for column in columns)
-        return f'<div style="display:flex; gap:14px; color:{svg.TEXT}">{"".join(cells)}</div>{svg.legend(COLORS)}'
+        cells = (f'<div style="flex:1 0 104px; align-self:center">{column}</div>' for column in columns)
+        row = f"display:flex; flex-wrap:wrap; gap:14px; color:{svg.TEXT}"  # three columns on a phone
+        return f'<div style="{row}">{"".join(cells)}</div>{svg.legend(COLORS)}'
 
     def __repr__(self) -> str:
         lines = []
