@@ -23,6 +23,7 @@ from labkit.repository import RECORDED, chosen_notebooks
 
 PICTURE = RECORDED / "charts" / "book.png"  # README's: the first page as a reader sees it
 SEEN = 4  # lessons on it
+SHORT = {"index.md": "# Book\n", "pictures/00_start.png": b"a picture"}
 MOST_MB, MOST_PDF_MB = 40, 30
 NAMES = [path.stem for path in chosen_notebooks()]
 
@@ -95,7 +96,7 @@ def test_the_book_is_printed_as_one_file(pages, tmp_path):
 
 
 def test_without_a_browser_the_pdf_is_refused_in_a_sentence(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(book, "pages", lambda: {"index.md": "# Book\n"})
+    monkeypatch.setattr(book, "pages", lambda: SHORT)
     monkeypatch.setattr(book, "CHROMIUM", ())
     with pytest.raises(SystemExit) as stop:
         book.main(["--out", str(tmp_path), "--pdf"])
@@ -103,8 +104,15 @@ def test_without_a_browser_the_pdf_is_refused_in_a_sentence(monkeypatch, tmp_pat
     assert not (tmp_path / "book.pdf").exists()
 
 
+def test_notebooks_without_outputs_make_no_book(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(book, "pages", lambda: {"index.md": "# Book\n", "pictures/00_start.png": b""})
+    with pytest.raises(SystemExit) as stop:
+        book.main(["--out", str(tmp_path / "book")])
+    assert stop.value.code == 1 and "without outputs" in capsys.readouterr().err and not (tmp_path / "book").exists()
+
+
 def test_a_browser_that_fails_is_named(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(book, "pages", lambda: {"index.md": "# Book\n"})
+    monkeypatch.setattr(book, "pages", lambda: SHORT)
 
     def fails(command, **_):
         raise subprocess.CalledProcessError(21, command)

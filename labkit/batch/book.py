@@ -67,7 +67,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=REPOSITORY / "book", help="where it goes (default: book/)")
     parser.add_argument("--pdf", action="store_true", help="also print it as book.pdf")
     chosen = parser.parse_args(arguments)
-    unmade = Site(chosen.out).write(made := pages())
+    made = pages()
+    if not any(made.get(sources.picture_file(path.stem)) for path in chosen_notebooks()):
+        parser.exit(1, "These notebooks are stored without outputs, as a class gets them: there is nothing to read.\n")
+    unmade = Site(chosen.out).write(made)
     for name, why in unmade.items():
         print(f"{name}: {why}", file=sys.stderr)
     print(f"book: {chosen.out / 'index.html'}")

@@ -79,6 +79,7 @@ HANDED_OUT = (
     "labkit/**/README.md",
     "labkit/**/*.py",
     "labkit/**/*.csv",
+    "labkit/**/*.css",
     "labkit/tools/lab_settings/*",
     "notebooks/lessons/**/*.py",
     "notebooks/lessons/**/*.csv",

@@ -118,7 +118,13 @@ def test_the_teacher_reads_which_solutions_stay_in_it():
 
 def test_nothing_is_in_it_that_only_a_teacher_needs(workbook):
     names = [file.relative_to(workbook).as_posix() for file in workbook.rglob("*") if file.is_file()]
-    assert {"Makefile", "notebooks/12_accounting.ipynb", "notebooks/glossary.md", "labkit/node/specs.csv"} < {*names}
+    assert {
+        "Makefile",
+        "notebooks/12_accounting.ipynb",
+        "notebooks/glossary.md",
+        "labkit/node/specs.csv",
+        "labkit/report/style.css",
+    } < {*names}
     teachers = {"solutions.py", "tests", "teaching", "grading", "grade.py", "__pycache__", "answers"}
     assert [name for name in names if teachers & {*name.split("/")}] == []
 
