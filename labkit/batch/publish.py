@@ -96,6 +96,7 @@ class Pages:
     def _first_page(self, record: Record, entries: list[str], pages: list[str], card: Card | None) -> str:
         machine, has_gpus = record.machine, bool(record.node.get("gpus"))
         lines = [one_line(node_name(machine.label, machine.host)), summary(record.ordered())]
+        lines += map(sources.ended_early, (outcome for outcome in record.ordered() if outcome.status != OK))
         if card and has_gpus:
             lines.append(f'<a href="card.html">The node\'s card: {headline(card)}</a>')
         beside = sources.BESIDE if has_gpus else sources.BESIDE | {"card": sources.NO_GPU}

@@ -171,17 +171,25 @@ def thumbnail(picture: str) -> bytes:
     return file.getvalue()
 
 
+def ended_early(outcome: Outcome) -> str:
+    """Return one line on a notebook that did not run to its end, as HTML: which one, and why."""
+    why = escape(next(iter(outcome.why.splitlines()), ""))
+    anchor = "#papermill-error-cell" if outcome.status == FAILED else ""
+    link = f'<a href="{escape(outcome.name)}.html{anchor}">{escape(outcome.title)}</a>'
+    return f"{_state(outcome)}: {link} {why}"
+
+
 def state_of(outcome: Outcome, here: tuple[str, str]) -> str:
     """Return how a notebook went, as HTML: its state and time, what it was set to, and why it failed."""
-    anchor = "#papermill-error-cell" if outcome.status == FAILED else ""
     settings = [f"{name} = {value}" for name, value in outcome.parameters.items()]
     where = [] if (outcome.node, outcome.host) == here else [outcome.where()]
     said = " · ".join([duration(outcome.seconds), *settings, outcome.started.replace("T", " "), *where])
     why = f'<div class="why">{one_line(outcome.why)}</div>' if outcome.why else ""
-    link = (
-        f'<a href="{escape(outcome.name)}.html{anchor}" class="{escape(outcome.status)}">{escape(outcome.status)}</a>'
-    )
-    return f'<p class="state">{link} <span class="soft">{escape(said)}</span></p>{why}'
+    return f'<p class="state">{_state(outcome)} <span class="soft">{escape(said)}</span></p>{why}'
+
+
+def _state(outcome: Outcome) -> str:
+    return f'<b class="{escape(outcome.status)}">{escape(outcome.status)}</b>'
 
 
 def above_the_page(outcome: Outcome) -> str:
