@@ -16,6 +16,7 @@ import pynvml
 from labkit.node.host import numa_node
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
+AMD_DEVICE = Path("/dev/kfd")  # where AMD's driver takes work
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def why_none_is_visible(variable: str | None) -> str:
     try:
         pynvml.nvmlInit()
     except (pynvml.NVMLError, OSError) as error:
+        if AMD_DEVICE.exists():
+            return "no NVIDIA GPU is visible here, only one of AMD's, which the workbook cannot measure yet"
         return f"no GPU is visible here (NVML says: {error})"
     count = ask(pynvml.nvmlDeviceGetCount) or 0
     ask(pynvml.nvmlShutdown)

@@ -125,6 +125,12 @@ def test_no_driver_is_no_gpu(monkeypatch):
     assert gpus.read_gpus() == ((), (), None, None)
 
 
+def test_a_node_with_amds_gpus_hears_so(monkeypatch, tmp_path):
+    FakeNvml(failing=["nvmlInit"]).install(monkeypatch)
+    monkeypatch.setattr(gpus, "AMD_DEVICE", tmp_path)
+    assert "AMD" in gpus.why_none_is_visible(None) and "NVML" not in gpus.why_none_is_visible(None)
+
+
 @pytest.mark.parametrize(
     ("failing", "variable", "words"),
     [
