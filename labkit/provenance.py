@@ -104,6 +104,12 @@ def place_name(table: pd.DataFrame) -> str:
     return "in the recorded run" if is_recorded(table) else "here"
 
 
+def by_place(here: pd.DataFrame, recorded: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the tables by where a sentence says that they are from; a replay of the recorded run is not said twice."""
+    this_run = {} if fact(here, "source") == fact(recorded, "source") else {"here": here}
+    return this_run | {"in the recorded run": recorded}
+
+
 def where(table: pd.DataFrame) -> str:
     """Return where the numbers come from: "Here, small size", "Recorded, full size", "Theory" or "Published"."""
     if (kind := fact(table, "source").partition(":")[0]) in ("theory", "published"):

@@ -1,6 +1,7 @@
 """Every notebook keeps every rule, and every rule catches a notebook that breaks it."""
 
 import re
+from itertools import combinations
 
 import nbformat
 import notebook_rules
@@ -21,6 +22,25 @@ def test_there_are_notebooks():
 def test_a_notebook_keeps_every_rule(path):
     broken = {name: list(rule(nbformat.read(path, as_version=4))) for name, rule in RULES.items()}
     assert {name: problems for name, problems in broken.items() if problems} == {}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_stored_chart_draws_a_panel_twice(path):
+    cells = notebook_rules.code(nbformat.read(path, as_version=4))
+    words = {cell.id: twins(chart) for cell in cells for chart in charts_in_words(cell)}
+    assert {cell: panels for cell, panels in words.items() if panels} == {}
+
+
+def charts_in_words(cell):
+    metadata = [output.get("metadata", {}).get("image/png", {}) for output in cell.outputs]
+    return [picture["alt"] for picture in metadata if "alt" in picture]
+
+
+def twins(chart):
+    """Return the panels that a chart names twice: of panels with one scale, not each has both axes' words."""
+    named = chart.removeprefix("Chart. ").rpartition(". Source: ")[0].split("; ")
+    panels = sorted(re.sub(r"[^,]* against ", " ", panel) for panel in named)
+    return [one for one, other in combinations(panels, 2) if f"{other},".startswith(f"{one},")]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -47,6 +47,20 @@ class Layer:
         return "recorded run" if self.recorded else "this run"
 
 
+def distinct(entries: Iterable[Any], *facts: str) -> tuple[Any, ...]:
+    """Return what a chart draws of each run, once: a replay of the recorded run is the recorded run.
+
+    An entry is a table, a sequence that begins with one, or None, which is left out. Tables of one run that differ in a
+    fact named by `facts` all stay.
+    """
+    kept: dict[tuple[Any, ...], Any] = {}
+    for entry in entries:
+        table = entry if entry is None or isinstance(entry, pd.DataFrame) else entry[0]
+        if table is not None:
+            kept.setdefault((fact(table, "source"), *(fact_or(table, name, None) for name in facts)), entry)
+    return tuple(kept.values())
+
+
 def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes: str) -> list[list[Layer]]:
     """Return what each panel of a chart draws: this run first, the recorded one beside it or behind it.
 
@@ -56,7 +70,7 @@ def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes:
     """
     if recorded is None:
         return [[Layer(here, recorded=False)]] if here is not None else []
-    if here is None or fact(here, "source") == fact(recorded, "source"):
+    if here is None or len(distinct((here, recorded))) == 1:
         return [[Layer(recorded, recorded=True)]]
     agree = all(fact_or(here, name, None) == fact_or(recorded, name, None) for name in ("small", "ranks", *sizes))
     this_run = Layer(here, recorded=is_recorded(here))

@@ -33,6 +33,7 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
     Communication while something computes is hatched; the text says how long the step is and how much is hidden.
     `with_ms`: False where the profiler lengthens steps so much that no one should compare them.
     """
+    tables = parts.distinct(tables)
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):
         places = parts.rows(ax, [names.get(name, name) for name in map(str, table["strategy"])])
@@ -69,6 +70,7 @@ def trace_chart(
     One table shows every rank; of several, each shows its rank 0. With `own_axes`, as for several machines, each table
     shows every rank on its own axis. `with_ms`: as in `breakdown_chart`, for the titles.
     """
+    tables = parts.distinct(tables, "setting")
     own_axes = own_axes or len(tables) == 1
     tables = tuple(table if own_axes else table[table["rank"] == 0] for table in tables)
     ranks = [sorted(table["rank"].unique()) for table in tables]

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from labkit.charts import canvas
-from labkit.charts.parts import run_panels
+from labkit.charts.parts import distinct, run_panels
 from labkit.provenance import of_source
 
 
@@ -42,3 +42,19 @@ def test_a_lesson_without_a_recorded_run_draws_its_own():
 @pytest.mark.parametrize("here", [None, RECORDED])
 def test_without_a_run_here_the_recorded_one_stands_alone(here):
     assert drawn(run_panels(here, RECORDED)) == [[("recorded run", canvas.RECORDED, False)]]
+
+
+def test_each_run_is_kept_once_in_order():
+    here, replayed = run_table("measured here"), run_table(RECORDED.attrs["source"])
+    lines = run_table("theory")
+    pairs = (here, lines), (RECORDED, lines), (replayed, lines)
+    for entries in ((None, here, RECORDED, None, replayed), pairs, [[table, lines] for table, _ in pairs]):
+        given = [entry for entry in entries if entry is not None]
+        assert [id(entry) for entry in distinct(entries)] == [id(entry) for entry in given[:2]]
+    assert distinct([None]) == ()
+
+
+def test_tables_of_one_run_stay_where_a_named_fact_differs():
+    bucketed, naive = (run_table("recorded", setting=name) for name in ("bucketed", "naive"))
+    assert [table is bucketed for table in distinct((bucketed, naive, bucketed), "setting")] == [True, False]
+    assert len(distinct((bucketed, naive, bucketed))) == 1

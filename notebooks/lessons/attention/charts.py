@@ -12,7 +12,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import shades
-from labkit.charts.parts import guess_mark, panels, swatches
+from labkit.charts.parts import distinct, guess_mark, panels, swatches
 from labkit.provenance import fact, fact_or, sources, where
 from labkit.story import units
 from lessons.attention.theory import ATTENTION_NAMES, FULL, SKIPPED, Step
@@ -79,6 +79,7 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
 
     The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow.
     """
+    tables = distinct(tables)
     figure, axes = panels(len(tables), height=4.1)
     for ax, of_run in zip(axes, tables, strict=True):
         table = of_run[of_run["head_dim"] == 64]
@@ -92,7 +93,7 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
         if (least := table[table["implementation"] == "plain"])["forward_least_ms"].notna().any():
             style: Any = {"color": canvas.THEORY, "lw": 1.3, "label": "least time, plain"}
             ax.plot(least["sequence"], least["forward_least_ms"], **style)
-        _dress(ax, of_run, "forward, d = 64")
+        _dress(ax, of_run, "\n".join(["forward, d = 64", *of_run["gpu"].dropna().unique()]))
         ax.plot([], [], color=canvas.QUIET, lw=1.1, ls=canvas.DASHES, label="clock without waiting")
         canvas.logarithmic(ax.yaxis)
         shown = table[["forward_ms", "unsynchronised_ms"]]
@@ -157,6 +158,7 @@ def _on_a_gpu(tables: Sequence[pd.DataFrame]) -> Sequence[pd.DataFrame]:
 
 def _rows(tables: Sequence[pd.DataFrame], columns: int = 2) -> tuple[Figure, list[tuple[pd.DataFrame, Any]]]:
     """Return a figure with `columns` panels per table, which share their vertical axis; and each table with its own."""
+    tables = distinct(tables)
     figure, grid = canvas.canvas(columns, len(tables), height=1 + 3.1 * len(tables), squeeze=False, sharey="row")
     return figure, list(zip(tables, grid, strict=True))
 

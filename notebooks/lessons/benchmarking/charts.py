@@ -37,7 +37,7 @@ def _run(table: pd.DataFrame) -> str:
     return f"{run_name(table)}, {'small' if fact(table, 'small') else 'full'} size"
 
 
-def _footer(*tables: pd.DataFrame | None, note: str = "") -> str:
+def _footer(*tables: pd.DataFrame, note: str = "") -> str:
     return f"{note and f'{note} · '}{parts.own_scales(tables)}{sources(*tables)}"
 
 
@@ -49,6 +49,7 @@ def iterations_chart(*tables: pd.DataFrame) -> Figure:
     """Every iteration's ms by size, the first one on the left; a panel per run, warm-ups hollow."""
     from matplotlib.ticker import MaxNLocator
 
+    tables = parts.distinct(tables)
     figure, axes = parts.panels(len(tables), height=4.0)
     for ax, table in zip(axes, tables, strict=True):
         for model, look in canvas.looks(table["model"].unique()).items():
@@ -71,6 +72,7 @@ def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
     Backward is forward + backward less forward, the optimizer the step less both; a bar ends where its step does.
     Triangles on the rows of float32: a report's forward, and its forward and backward, on an H100; on the last panel.
     """
+    tables = parts.distinct(tables)
     parted = [_phases(table) for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, parted)), row_height=0.3)
     for ax, table, rows in zip(axes, tables, parted, strict=True):
@@ -86,7 +88,7 @@ def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
         ax.set(title=_run(table), xlabel="ms per eager step")
         ax.set_xlim(0, None)
     canvas.shared_legend(figure, axes[::-1], columns=3)
-    return canvas.finish(figure, _footer(*tables, published))
+    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables, published))
 
 
 def _phases(table: pd.DataFrame) -> pd.DataFrame:
@@ -111,6 +113,7 @@ def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
 
 def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
     """The forward of the five sizes in bfloat16, a named bar per mode with its share of the peak; a panel per run."""
+    tables = parts.distinct(tables)
     shown = [table[(table["precision"] == "autocast") & (table["phase"] == "forward")] for table in tables]
     figure, axes = parts.panels(len(tables), rows=max(map(len, shown)), row_height=0.26)
     for ax, table, rows in zip(axes, tables, shown, strict=True):
@@ -138,6 +141,7 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
 
     Without a GPU the launches are not apart from the work: only what was measured is drawn.
     """
+    tables = parts.distinct(tables)
     figure, grid = canvas.canvas(2, len(tables), height=0.6 + 3.1 * len(tables), squeeze=False)
     for axes, table in zip(grid, tables, strict=True):
         for ax, (axis, column) in zip(axes, (("layers", "layers"), ("width", "hidden")), strict=True):
@@ -165,6 +169,7 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
 
     Of a CPU all of it: operators are all that there is.
     """
+    tables = parts.distinct(tables, "model", "precision")
     figure, grid = canvas.canvas(1, len(tables), height=0.9 + 1.4 * len(tables), squeeze=False)
     for ax, table in zip(grid[:, 0], tables, strict=True):
         lanes = ["operators", "launches", "kernels"] if (table["span"] == "kernel").any() else ["operators"]
@@ -189,6 +194,7 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
 
 def families_chart(*tables: pd.DataFrame) -> Figure:
     """Shares of all kernels' time by family, a bar per size, precision and phase; a panel per run."""
+    tables = parts.distinct(tables)
     keys = ["model", "precision", "phase"]
     wides = []
     for table in tables:
@@ -216,6 +222,7 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
     A dot's area shows its share of the time. Operators with less than 0.1 % of the time are left out, and so is a run
     without roofs beside one that has them.
     """
+    tables = parts.distinct(tables)
     tables = tuple(table for table in tables if fact(table, "gb_per_s") == fact(table, "gb_per_s")) or tables
     figure, axes = parts.panels(len(tables), height=4.6)
     shown = [table[table["share"] >= _DRAWN] for table in tables]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, place_name
+from labkit.provenance import by_place, fact, place_name
 from labkit.story import units
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
@@ -56,10 +56,9 @@ def larger_is_faster(table: pd.DataFrame, launches: pd.DataFrame) -> Markdown:
 
 def first_iteration(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say how many times as long as later ones the very first forward takes, in both runs; takes `iterations`."""
-    first, second = (units.times(table.iloc[0]["times_later"]) for table in (here, recorded))
-    return verdict(
-        f"**The first forward of a process takes {first} as long as later ones here**, {second} as recorded."
-    )
+    times = {place: units.times(table.iloc[0]["times_later"]) for place, table in by_place(here, recorded).items()}
+    said = listed(f"{factor} as long {place}" for place, factor in times.items())
+    return verdict(f"**Beside later ones, the first forward of a process takes {said}.**")
 
 
 def mean_or_median(table: pd.DataFrame) -> Markdown:
@@ -162,9 +161,9 @@ def launch_model(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
 def clocks_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say whether the profiler and the host's clock time forwards alike, and what watching costs; of `accounts`."""
     shares = []
-    for table in (here, recorded):
+    for place, table in by_place(here, recorded).items():
         apart = table[table["phase"] == "forward"]["apart"].abs().max()
-        shares.append(f"{units.percent(apart)} {place_name(table)} ({'✔' if apart <= _CLOSE else '✘'})")
+        shares.append(f"{units.percent(apart)} {place} ({'✔' if apart <= _CLOSE else '✘'})")
     shown = recorded[["model", "precision", "phase", "plain_ms", "clock_ms", "window_ms", "busy_ms", "idle_share"]]
     shown = shown.assign(watched=[units.times(1 + slowed) for slowed in recorded["slowed"]])
     names = {"watched": "under the profiler over alone"}

@@ -32,18 +32,12 @@ def rate_looks(*tables: pd.DataFrame) -> dict[int, dict[str, Any]]:
     return canvas.looks(sorted(rates, reverse=True))
 
 
-def distinct(tables: tuple[Any, ...]) -> list[Any]:
-    """Return each run's table once: where the recorded run stands in for a launch, both are the same."""
-    first = {fact(entry[0] if isinstance(entry, tuple) else entry, "source"): entry for entry in reversed(tables)}
-    return [entry for entry in tables if any(entry is kept for kept in first.values())]
-
-
 def lines_chart(*pairs: tuple[pd.DataFrame, pd.DataFrame], guess: Any = None) -> Figure:
     """Time of an all-reduce by size, inside a node and between nodes, with the fitted lines; a panel per run.
 
     Each pair is `messages` and its `two_lines`. `guess` is a predicted time in ms of 1 MiB at the slowest link.
     """
-    runs = distinct(pairs)
+    runs = parts.distinct(pairs)
     figure, axes = parts.panels(len(runs), height=4.4, sharey=True)
     looks = rate_looks(*(lines for _, lines in runs))
     for ax, (table, lines) in zip(axes, runs, strict=True):
@@ -88,7 +82,7 @@ _MARKS = {"ddp": "o", "fsdp": "s", "hsdp": "D"}
 
 def strategies_chart(*tables: pd.DataFrame) -> Figure:
     """Each strategy's step at each rate, split into what a step alone takes and the rest; sent bytes beside the bar."""
-    runs = distinct(tables)
+    runs = parts.distinct(tables)
     plain_rows = [table[table["plain"]] for table in runs]
     figure, axes = parts.panels(len(runs), rows=max(map(len, plain_rows)), row_height=0.36, sharex=True)
     for ax, table, rows in zip(axes, runs, plain_rows, strict=True):
@@ -150,7 +144,7 @@ def efficiency_chart(*tables: pd.DataFrame) -> Figure:
     """
     from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
-    runs = [table for table in distinct(tables) if (table["link_mbit"] > 0).any()]
+    runs = [table for table in parts.distinct(tables) if (table["link_mbit"] > 0).any()]
     figure, axes = parts.panels(max(1, len(runs)), height=4.2, sharey=True)
     for ax, table in zip(axes, runs, strict=False):
         rows = table[table["plain"]]
@@ -193,7 +187,7 @@ def local_steps_chart(*tables: pd.DataFrame) -> Figure:
 
     A point is the loss after the last exchange, on text that no rank has seen.
     """
-    runs = distinct(tables)
+    runs = parts.distinct(tables)
     figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3.1 * len(runs), squeeze=False, sharey=True)
     for axes, table in zip(grid, runs, strict=True):
         for color, (every, steps) in zip(canvas.SERIES, table.groupby("every", sort=False), strict=False):

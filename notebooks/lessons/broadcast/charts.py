@@ -11,6 +11,7 @@ from labkit.charts import canvas
 from labkit.charts.parts import (
     Layer,
     beside,
+    distinct,
     guess_line,
     own_scales,
     panels,
@@ -231,6 +232,7 @@ def chunk_curve(*tables: pd.DataFrame) -> Figure:
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
     """Lanes over time, one panel per table, one bar per copy: bars above one another run simultaneously."""
+    tables = distinct(tables)
     lanes = [list(dict.fromkeys(_ordered(table))) for table in tables]
     height = 0.9 + 0.75 * len(tables) + 0.21 * sum(map(len, lanes))
     heights = {"height_ratios": [len(names) for names in lanes]}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import by_place, fact
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
@@ -96,8 +96,8 @@ def memory_or_path(table: pd.DataFrame) -> Markdown:
 
 def hidden(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say which share of the copies between GPUs is hidden, here and in the recorded run; takes two `timeline`s."""
-    shares = [units.percent(fact(table, "hidden")) for table in (here, recorded)]
-    return verdict(f"**Hidden: {shares[0]} of the time of copies between GPUs here, {shares[1]} in the recorded run.**")
+    shares = [f"{units.percent(fact(table, 'hidden'))} {place}" for place, table in by_place(here, recorded).items()]
+    return verdict(f"**Hidden of the time of copies between GPUs: {listed(shares)}.**")
 
 
 def best_chunks(table: pd.DataFrame) -> Markdown:

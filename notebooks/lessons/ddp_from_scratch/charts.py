@@ -25,6 +25,7 @@ def steps_chart(*tables: pd.DataFrame) -> Figure:
 
     A panel per run; each has its own scale.
     """
+    tables = parts.distinct(tables)
     figure, axes = parts.panels(len(tables), height=1.7 + 0.42 * max(map(len, tables)))
     for ax, table in zip(axes, tables, strict=True):
         _steps(ax, table)
@@ -108,9 +109,10 @@ def buckets_chart(
 
     A number beside a mark is the bucket size asked for, in MiB. `guess` (MiB, a number or a Prediction) is a line.
     """
-    figure, axes = parts.panels(len(tables), height=4.4)
-    for ax, table, fit, line in zip(axes, tables, fits, lines, strict=True):
-        _sweep(ax, table, fit, line)
+    runs = parts.distinct(zip(tables, fits, lines, strict=True))
+    figure, axes = parts.panels(len(runs), height=4.4)
+    for ax, run in zip(axes, runs, strict=True):
+        _sweep(ax, *run)
         parts.guess_line(ax, guess)
     canvas.shared_legend(figure, axes, columns=4)
     return canvas.finish(figure, sources(*tables))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import by_place, fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED
@@ -79,23 +79,26 @@ def ledger_holds(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     sentence = f"**At most {units.percent(worst)} of a recorded peak is missing in the ledger**"
     if worst > EXPLAINED:
         sentence = f"**{units.percent(worst)} of a recorded peak is not explained**"
-    if here["peak"].notna().any():
+    if "here" not in by_place(here, recorded):
+        of_this_run = ""
+    elif here["peak"].notna().any():
         share = here["unexplained_share"].abs().max()
         of_this_run = (
-            f"here at most {units.percent(share)}" if share <= EXPLAINED else f"here {units.percent(share)} is not"
+            f"; here at most {units.percent(share)}" if share <= EXPLAINED else f"; here {units.percent(share)} is not"
         )
     else:
         error = here["counted_error"].max()
         agrees = "agrees with the formulas within" if error < 0.01 else "differs from the formulas by"
         of_this_run = (
-            f"here, on CPUs, what the ranks hold, added up over their tensors, {agrees} {units.percent(error)}"
+            f"; here, on CPUs, what the ranks hold, added up over their tensors, {agrees} {units.percent(error)}"
         )
-    return verdict(f"{sentence}; {of_this_run}.", shown.rename(columns=names), summary="The recorded peaks")
+    return verdict(f"{sentence}{of_this_run}.", shown.rename(columns=names), summary="The recorded peaks")
 
 
 def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say whether the counted collectives are the formulas', here and in the recorded run; takes `sent`s."""
-    for name, table in (("here", here), ("in the recorded run", recorded)):
+    runs = by_place(here, recorded)
+    for name, table in runs.items():
         unequal = table[~table["equal"].astype(bool)]
         if len(unequal):
             first = unequal.iloc[0]
@@ -106,7 +109,8 @@ def collectives_agree(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = shown[["strategy", "collective", "counted_calls", "counted_mib"]].replace({"strategy": STRATEGY_NAMES})
     shown = shown.rename(columns={"counted_calls": "calls per step", "counted_mib": "MiB of tensors per step"})
     sentence = "✔ **Every kind of collective agrees with its formula, in calls and bytes**"
-    text = verdict(f"{sentence}: {len(here)} here, {len(recorded)} in the recorded run, over all batches.").data
+    counts = listed(f"{len(table)} {place}" for place, table in runs.items())
+    text = verdict(f"{sentence}: {counts}, over all batches.").data
     head = f"The recorded run, at batch {recorded['batch'].max()}. "
     head += "An all-reduce sends twice what an all-gather of its tensors sends:"
     return Markdown(f"{text}\n\n{head}\n\n{as_table(shown, 4)}")

@@ -71,6 +71,7 @@ def memory_chart(*tables: pd.DataFrame) -> Figure:
 
     A row of panels per run, a panel per kernel.
     """
+    tables = parts.distinct(tables)
     kernels = list(dict.fromkeys(kernel for table in tables for kernel in table["kernel"]))
     ways = list(dict.fromkeys(way for table in tables for way in table["way"]))
     height = len(tables) * (1.3 + 0.25 * 3 * (len(ways) + GAP))
@@ -115,6 +116,7 @@ def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
     Strokes are the least time that memory's and the links' rates allow, one after the other. `guess` (ms, a number or a
     Prediction) is a line in the panels of updates.
     """
+    tables = parts.distinct(tables)
     heights = [max(2.0, 1.2 + 0.24 * len(_settings(table)) * (table["way"].nunique() + GAP)) for table in tables]
     figure, grid = canvas.canvas(
         2, len(tables), height=0.4 + sum(heights), squeeze=False, sharey="row", height_ratios=heights

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import guess_mark, own_scales, panels, rows, swatches, workers
+from labkit.charts.parts import distinct, guess_mark, own_scales, panels, rows, swatches, workers
 from labkit.provenance import fact, fact_or, run_name, sources
 from labkit.story import units
 from labkit.story.words import listed
@@ -68,6 +68,7 @@ def words_used(*tables: pd.DataFrame) -> dict[str, str]:
 
 def timelines_chart(*tables: pd.DataFrame) -> Figure:
     """Timelines under one another; those of one run, or of no run, share an axis. Takes `gantt`s and `ideal`s."""
+    tables = distinct(tables, "schedule", "mode", "ranks", "split", "micro_batches", "way", "knobs")
     ranks = [table["rank"].nunique() for table in tables]
     figure, axes = canvas.canvas(1, len(tables), height=1.2 + 0.62 * len(tables) + 0.21 * sum(ranks), squeeze=False)
     groups = [fact(table, "source") for table in tables]
@@ -122,7 +123,7 @@ def _whose(table: pd.DataFrame) -> str:
 
 def _of_runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the tables to draw, a panel each: one where this run is the recorded one, or measured nothing."""
-    return [recorded] if here.empty or fact(here, "source") == fact(recorded, "source") else [here, recorded]
+    return list(distinct((None if here.empty else here, recorded)))
 
 
 _MODES = {"streaming": canvas.SERIES[0], "fenced": canvas.SERIES[2], "training": canvas.SERIES[5]}

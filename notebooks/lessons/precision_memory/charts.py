@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, guessed, own_scales, panels, rows, run_panels
+from labkit.charts.parts import Layer, beside, distinct, guessed, own_scales, panels, rows, run_panels
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
@@ -81,6 +81,7 @@ def scaling_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
 
     Takes a pair of tables per run: `gradients` and `scaling`.
     """
+    runs = distinct(runs)
     figure, grid = canvas.canvas(2, len(runs), height=0.9 + 3 * len(runs), width_ratios=(3, 2), squeeze=False)
     half = FORMATS["float16"]
     least, normal, most = (math.log2(value) for value in (half.least, half.least_normal, half.largest))
@@ -160,6 +161,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
 
     Takes a list of `timeline` tables per run.
     """
+    runs = distinct(runs)
     figure, grid = canvas.canvas(len(runs), max(map(len, runs)), width=11.5, height=6.4, squeeze=False)
     names = {"base": "parameters", "activations": "activations and copies of weights"}
     for axes, tables in zip(grid.T, runs, strict=True):
@@ -178,7 +180,7 @@ def levers_chart(*tables: pd.DataFrame) -> Figure:
 
     Diamonds: the peak by formula, where there is one.
     """
-    layers = [Layer(table, recorded=is_recorded(table)) for table in tables]
+    layers = [Layer(table, recorded=is_recorded(table)) for table in distinct(tables)]
     names = [name for name in LEVERS if any(name in set(table["lever"]) for table in tables)]
     figure, axes = panels(2, rows=len(names), row_height=0.36, width=11.5, sharey=True)
     for ax, column, what in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):

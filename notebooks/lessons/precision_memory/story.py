@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact
+from labkit.provenance import by_place, fact
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import as_table, listed
@@ -169,17 +169,15 @@ def bytes_as_computed(table: pd.DataFrame) -> Markdown:
 
 def ledger_explains(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     """Say how much of a peak the formula leaves over at most, here and recorded; takes two tables of `memory`."""
-    worst = [table["unexplained_share"].abs().max() for table in (here, recorded)]
-    judged = "explains every peak" if max(worst) <= _NEAR else "does not explain every peak"
-    peaks = [
-        table.pivot_table(index=["precision", "sequence"], columns="phase", values="peak", sort=False).reset_index()
-        for table in (here, recorded)
-    ]
-    shown = pd.concat([table.assign(run=run) for run, table in zip(("here", "recorded"), peaks, strict=True)])
+    runs = by_place(here, recorded)
+    worst = {place: table["unexplained_share"].abs().max() for place, table in runs.items()}
+    judged = "explains every peak" if max(worst.values()) <= _NEAR else "does not explain every peak"
+    shape = {"index": ["precision", "sequence"], "columns": "phase", "values": "peak", "sort": False}
+    peaks = [table.pivot_table(**shape).reset_index().assign(run=place) for place, table in runs.items()]
+    rest = listed(f"{units.percent(share)} {place}" for place, share in worst.items())
     return verdict(
-        f"**The formula {judged}**: at most {units.percent(worst[0])} is left over here, {units.percent(worst[1])} in "
-        "the recorded run.",
-        shown.rename(columns={"sequence": "context"}).round(1),
+        f"**The formula {judged}**: the rest is at most {rest}.",
+        pd.concat(peaks).rename(columns={"sequence": "context"}).round(1),
         summary="All peaks in MiB; forward keeps its activations, no_grad keeps nothing",
     )
 
@@ -206,7 +204,8 @@ def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
         return verdict("The plain step did not run: nothing to compare with.")
     tops = [table.loc[table["peak_ratio"].idxmin()] for table in measured]
     name = tops[0]["lever"] if tops[0]["lever"] == tops[1]["lever"] else listed(top["lever"] for top in tops)
-    shares = [units.percent(top["peak_ratio"]) for top in tops]
+    least = {place: table["peak_ratio"].min() for place, table in by_place(*measured).items()}
+    shares = listed(f"{units.percent(share)} {place}" for place, share in least.items())
     idle = {*measured[1].loc[(measured[1]["peak_ratio"] - 1).abs() < _CLOSE, "lever"]} - {"plain"}
     columns = {"peak_ratio": "peak", "time_ratio": "time", "best": "unbeaten"}
     shown = here[["lever", *columns]].merge(recorded[["lever", *columns]], on="lever", how="outer", sort=False)
@@ -216,7 +215,7 @@ def leanest(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if fact(recorded, "fullest_at_loss") and idle and idle <= _AFTER_THE_LOSS:
         why = ": they change what is there after the loss, the fullest moment"
     return verdict(
-        f"**The leanest is *{name}***: {shares[0]} of the plain peak here, {shares[1]} recorded. Alone, "
+        f"**The leanest is *{name}***: of the plain peak, {shares}. Alone, "
         f"{listed(f'*{lever}*' for lever in sorted(idle))} leave the recorded peak as it is{why}.",
         shown.astype(object).fillna("–"),
         summary="All levers, over the plain step; unbeaten: no other lever has a lower peak without taking "

@@ -74,6 +74,7 @@ def scaling_chart(
     report's own seconds mean, with their batch, for as many GPUs as the runs have. `guess` is a predicted efficiency in
     percent on two GPUs. Marks of one number of GPUs stand side by side.
     """
+    pairs = parts.distinct(pairs)
     counts = sorted({1}.union(*(table["ranks"] for table, _ in pairs)))
     most = counts[-1]
     figure, axes = parts.panels(len(pairs), height=4.4, sharex=True, sharey=True)
@@ -132,6 +133,7 @@ def parts_chart(*tables: pd.DataFrame) -> Figure:
 
     At a row's end: the ms of a step.
     """
+    tables = parts.distinct(tables)
     shown = [_ends(table) for table in tables]
     figure, axes = parts.panels(len(shown), rows=max(map(len, shown)), row_height=0.32)
     for ax, table in zip(axes, shown, strict=True):
@@ -159,6 +161,7 @@ def _ends(table: pd.DataFrame) -> pd.DataFrame:
 
 def ways_chart(*tables: pd.DataFrame) -> Figure:
     """What an all-reduce adds to a step, in percent of it, by three ways of measuring; a panel per run."""
+    tables = parts.distinct(tables)
     figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.62)
     for ax, table in zip(axes, tables, strict=True):
         places = parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}" for row in table.itertuples()])
@@ -181,6 +184,7 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
 
     Beside each: GPUs × images per GPU, and the steps in all.
     """
+    tables = parts.distinct(tables)
     names = [name for name in TRAININGS if any((table["variant"] == name).any() for table in tables)]
     figure, axes = parts.panels(len(tables), rows=len(names), row_height=0.5)
     for ax, table in zip(axes, tables, strict=True):

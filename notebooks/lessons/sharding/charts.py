@@ -35,6 +35,7 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
     from matplotlib.ticker import MaxNLocator
 
     guess = parts.guessed(guess)
+    tables = parts.distinct(tables)
     figure, axes = parts.panels(len(tables), rows=max(len(table) for table in tables))
     for ax, table in zip(axes, tables, strict=True):
         named = ax is axes[0] or list(table["knob"]) != list(tables[0]["knob"])
@@ -80,6 +81,7 @@ def strategies_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
 
     On all GPUs of the run; the memory is that of the large batch, item by item, with the measured peak.
     """
+    runs = parts.distinct(runs)
     tables = [[_on_all(table) for table in run] for run in runs]
     order = [name for name in STRATEGY_LABELS if any(name in set(pair[0]["strategy"]) for pair in tables)]
     size = {"width": 11.5, "height": 0.9 + (0.9 + 0.42 * len(order)) * len(runs)}
@@ -180,7 +182,7 @@ def memory_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
     A step of the stairs is a segment, the largest first; its blue part is in use. A run on CPUs has no such record:
     only the others are drawn. Raises ValueError where none is left.
     """
-    recorded = [run for run in runs if not any(table.empty for table in run)]
+    recorded = [run for run in parts.distinct(runs) if not any(table.empty for table in run)]
     if not recorded:
         raise ValueError("none of these runs has a record of the GPU's memory")
     rows = len(recorded)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import bars, beside, panels, rows, swatches
+from labkit.charts.parts import bars, beside, distinct, panels, rows, swatches
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 
@@ -77,6 +77,7 @@ def best_chart(*tables: pd.DataFrame) -> Figure:
 
 def startup_chart(*tables: pd.DataFrame) -> Figure:
     """Every rank's start-up as a timeline, a panel per run, rank 0 on top: what passes before anything is measured."""
+    tables = distinct(tables)
     heights = [table["rank"].nunique() for table in tables]
     figure, grid = canvas.canvas(
         1, len(tables), height=1.2 * len(tables) + 0.4 * sum(heights), squeeze=False, sharex=True, height_ratios=heights
@@ -101,6 +102,7 @@ def startup_chart(*tables: pd.DataFrame) -> Figure:
 
 def sums_chart(*tables: pd.DataFrame) -> Figure:
     """Each sum over all ranks, in order, a panel per run on one scale, with the median of all but the first."""
+    tables = distinct(tables)
     figure, axes = panels(len(tables), height=3.4, sharey=True)
     for ax, table in zip(axes, tables, strict=True):
         ms = 1e3 * table["seconds"]

@@ -96,8 +96,10 @@ def test_memory_or_path(table, said):
 
 
 def test_hidden():
-    here, recorded = (attributed([{}], hidden=share) for share in (0.5, 0.75))
-    assert "**Hidden: 50 % of the time of copies between GPUs here, 75 % in" in broadcast.hidden(here, recorded).data
+    here, recorded = (attributed([{}], hidden=share, source=f"run {share}") for share in (0.5, 0.75))
+    said = "**Hidden of the time of copies between GPUs: "
+    assert said + "50 % here and 75 % in the recorded run.**" in broadcast.hidden(here, recorded).data
+    assert said + "75 % in the recorded run.**" in broadcast.hidden(recorded, recorded).data
 
 
 def chunks(seconds, method="scatter_all_gather"):

@@ -81,4 +81,4 @@ def test_flights_chart(buckets_mb):
 def test_profile_charts(recorded):
     spans = [ddp.trace_spans(recorded["profiles"], name) for name in ("naive", "bucketed")]
     checked(ddp.trace_chart(*spans, names=ddp.NAMES, own_axes=True))
-    checked(ddp.breakdown_chart(*2 * [ddp.profile(recorded["profiles"])], names=ddp.NAMES))
+    checked(ddp.breakdown_chart(ddp.profile(recorded["profiles"]), names=ddp.NAMES))

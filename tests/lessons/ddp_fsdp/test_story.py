@@ -5,6 +5,7 @@ from made import said, table
 from made_ddp_fsdp import knobs_run, strategies_run, zero_run
 
 from labkit.engine.recordings import replay
+from labkit.provenance import of_source
 from lessons import ddp_fsdp
 
 NAN = float("nan")
@@ -58,7 +59,11 @@ CPU = held(("ddp", 32, 16, NAN), small=True)
     ],
 )
 def test_whether_the_ledger_holds(here, recorded, parts, unsaid):
-    said(ddp_fsdp.ledger_holds(here, recorded), parts, unsaid)
+    said(ddp_fsdp.ledger_holds(here, of_source(recorded.copy(), "recorded")), parts, unsaid)
+
+
+def test_of_a_replay_the_ledger_is_judged_once():
+    said(ddp_fsdp.ledger_holds(GOOD, GOOD), "At most 2.0 % of a recorded peak is missing in the ledger**.", "here")
 
 
 def test_same_training():
@@ -81,13 +86,12 @@ def moved(*rows):
 def test_collectives():
     right = moved(("ddp", 64, "all-reduce", 14, 14, 400.0, 400.0), ("ddp", 16, "all-reduce", 14, 14, 400.0, 400.0))
     more = moved(("fsdp_full", 64, "all-gather", 25, 26, 740.0, 770.0), ("ddp", 64, "all-reduce", 1, 1, 4.0, 4.0))
-    said(
-        ddp_fsdp.collectives_agree(right, right),
-        ("✔", "2 here, 2 in the recorded run", "| DDP | all-reduce | 14 |"),
-        "✘",
-    )
+    recorded = of_source(right.copy(), "recorded")
+    both = "formula, in calls and bytes**: 2 here and 2 in the recorded run"
+    said(ddp_fsdp.collectives_agree(right, recorded), ("✔", both, "| DDP | all-reduce | 14 |"), "✘")
+    said(ddp_fsdp.collectives_agree(right, right), "in calls and bytes**: 2 in the recorded run", "here")
     wrong = "✘ **1 kinds of collectives differ from the formulas here** (FSDP full, all-gather: 26 calls, not 25)."
-    said(ddp_fsdp.collectives_agree(more, right), wrong, "✔")
+    said(ddp_fsdp.collectives_agree(more, recorded), wrong, "✔")
     said(ddp_fsdp.collectives_agree(right, more), "formulas in the recorded run", "✔")
 
 

@@ -12,8 +12,8 @@ from lessons.precision_memory.theory.floats import WAYS, running
 NAN = float("nan")
 
 
-def made(rows, **facts) -> pd.DataFrame:
-    return of_source(pd.DataFrame(rows), "measured here, made by hand", **facts)
+def made(rows, source: str = "measured here, made by hand", **facts) -> pd.DataFrame:
+    return of_source(pd.DataFrame(rows), source, **facts)
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,14 @@ def recorded():
     return {name: replay(path) for name, path in precision_memory.RECORDED.items()}
 
 
-def peaks(ratio: float, unexplained: float = 0.01) -> pd.DataFrame:
+def peaks(ratio: float, unexplained: float = 0.01, **facts) -> pd.DataFrame:
     rows = [
         {"precision": precision, "sequence": sequence, "phase": phase, "peak": peak, "unexplained_share": unexplained}
         for precision, peak in (("float32", 100.0), ("bfloat16", 100.0 * ratio))
         for sequence in (128, 256)
         for phase in ("first step", "steady step")
     ]
-    return made(rows)
+    return made(rows, **facts)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,11 @@ def test_more_than_float32_has_its_reason_where_the_copies_outweigh(copies, why)
 
 
 def test_the_ledger_explains_or_does_not():
-    assert "explains every peak" in precision_memory.ledger_explains(peaks(0.8), peaks(0.8, -0.015)).data
-    assert "does not explain" in precision_memory.ledger_explains(peaks(0.8), peaks(0.8, -0.2)).data
+    here = peaks(0.8, source="here")
+    said = precision_memory.ledger_explains(here, peaks(0.8, -0.015)).data
+    assert "explains every peak**: the rest is at most 1.0 % here and 1.5 % in the recorded run." in said
+    assert "does not explain" in precision_memory.ledger_explains(here, peaks(0.8, -0.2)).data
+    assert "at most 1.0 % in the recorded run." in precision_memory.ledger_explains(here, here).data
 
 
 def sums(**equal) -> pd.DataFrame:
@@ -134,17 +137,19 @@ def test_largest_allocation(recorded):
     assert "not the size of a matrix" in precision_memory.largest_allocation(table, other).data
 
 
-def levers(**ratios) -> pd.DataFrame:
+def levers(source: str = "here", **ratios) -> pd.DataFrame:
     rows = [
         {"lever": lever.replace("_", " "), "peak_ratio": ratio, "time_ratio": 1.0, "best": False}
         for lever, ratio in ratios.items()
     ]
-    return made(rows, fullest_at_loss=True)
+    return made(rows, fullest_at_loss=True, source=source)
 
 
 def test_leanest():
-    said = precision_memory.leanest(levers(plain=1.0, a=0.5, b=1.0), levers(plain=1.0, a=0.4, b=1.0)).data
-    assert "leanest is *a***: 50 % of the plain peak here, 40 % recorded. Alone, *b* leave" in said
+    recorded = levers(plain=1.0, a=0.4, b=1.0, source="recorded")
+    said = precision_memory.leanest(levers(plain=1.0, a=0.5, b=1.0), recorded).data
+    assert "leanest is *a***: of the plain peak, 50 % here and 40 % in the recorded run. Alone, *b* leave" in said
+    assert "of the plain peak, 40 % in the recorded run. Alone" in precision_memory.leanest(recorded, recorded).data
     idle = levers(plain=1.0, a=0.4, foreach_AdamW=1.0)
     said = precision_memory.leanest(idle, idle).data
     assert "*foreach AdamW* leave the recorded peak as it is: they change what is there after the loss" in said

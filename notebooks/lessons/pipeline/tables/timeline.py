@@ -238,7 +238,7 @@ def ideal(
     slowdown: float = 1.0,
     transfer: float = 0.0,
 ) -> pd.DataFrame:
-    """Return a schedule's spans and waits in units of one rank's forward: facts bubble, in_flight, end.
+    """Return a schedule's spans and waits in units of one rank's forward: facts bubble, in_flight, end, knobs.
 
     Backward takes `ratio` forwards, half of it for the weights; stage `slow` takes `slowdown` times as long; a transfer
     takes `transfer`. `chunks` counts for interleaved alone, whose stages are as much smaller; in_flight (a number per
@@ -252,7 +252,8 @@ def ideal(
     table = _with_waits(spans)
     kept = in_flight(spans, [1 / chunks] * len(stages))
     facts = {"schedule": schedule, "bubble": bubble(spans), "in_flight": kept, "end": table["end_ms"].max()}
-    return of_source(table, "simulated", **facts)
+    knobs = ranks, micro_batches, chunks, ratio, slow, slowdown, transfer
+    return of_source(table, "simulated", **facts, knobs=knobs)
 
 
 def split_forecast(run: Run) -> pd.DataFrame:
