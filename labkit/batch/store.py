@@ -62,11 +62,16 @@ def kept(output: NotebookNode, number: int) -> NotebookNode:
 
 def with_palette(picture: str) -> str:
     """Return a PNG, in base64, with at most COLOURS colours, and without who drew it."""
-    image = Image.fromarray((255 * _pixels(picture)).round().astype(np.uint8))
-    small = io.BytesIO()
-    # Chosen by how many pixels have them, the colours of two thin lines would become one.
-    look = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 1, "dither": Image.Dither.NONE}
-    image.quantize(COLOURS, **look).save(small, "PNG", optimize=True)
+    pixels = (255 * _pixels(picture)).round().astype(np.uint8)
+    colours, places, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    # Half of the palette are the colours of the largest areas, as they are; the others are far apart, for thin lines.
+    areas = colours[np.argsort(-counts, kind="stable")[: COLOURS // 2]]
+    apart = Image.fromarray(pixels).quantize(COLOURS // 2, Image.Quantize.MAXCOVERAGE, kmeans=1).getpalette() or []
+    palette = np.concatenate([areas, np.reshape(apart, (-1, 3))[: COLOURS // 2]]).astype(int)
+    nearest = ((colours[:, None].astype(int) - palette) ** 2).sum(axis=-1).argmin(axis=-1)
+    image, small = Image.fromarray(nearest[places].reshape(pixels.shape[:2]).astype(np.uint8)), io.BytesIO()
+    image.putpalette(palette.astype(np.uint8).tobytes())
+    image.save(small, "PNG", optimize=True)
     return base64.b64encode(small.getvalue()).decode()
 
 
