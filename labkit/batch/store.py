@@ -63,12 +63,14 @@ def kept(output: NotebookNode, number: int) -> NotebookNode:
 def with_palette(picture: str) -> str:
     """Return a PNG, in base64, with at most COLOURS colours, and without who drew it."""
     pixels = (255 * _pixels(picture)).round().astype(np.uint8)
-    colours, places, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    as_numbers: np.ndarray = pixels.astype(int) @ np.array([65536, 256, 1])  # rows of three sort slowly
+    numbers, places, counts = np.unique(as_numbers, return_inverse=True, return_counts=True)
+    colours = np.stack([numbers >> 16, numbers >> 8 & 255, numbers & 255], axis=-1)
     # Half of the palette are the colours of the largest areas, as they are; the others are far apart, for thin lines.
     areas = colours[np.argsort(-counts, kind="stable")[: COLOURS // 2]]
     apart = Image.fromarray(pixels).quantize(COLOURS // 2, Image.Quantize.MAXCOVERAGE, kmeans=1).getpalette() or []
     palette = np.concatenate([areas, np.reshape(apart, (-1, 3))[: COLOURS // 2]]).astype(int)
-    nearest = ((colours[:, None].astype(int) - palette) ** 2).sum(axis=-1).argmin(axis=-1)
+    nearest = ((colours[:, None] - palette) ** 2).sum(axis=-1).argmin(axis=-1)
     image, small = Image.fromarray(nearest[places].reshape(pixels.shape[:2]).astype(np.uint8)), io.BytesIO()
     image.putpalette(palette.astype(np.uint8).tobytes())
     image.save(small, "PNG", optimize=True)
