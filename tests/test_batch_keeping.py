@@ -15,6 +15,7 @@ from labkit import repository
 from labkit.batch import sources
 from labkit.batch.__main__ import main
 from labkit.batch.resume import EarlierDurations, notebook_digest, shared_digest, time_left_text
+from labkit.batch.site import replace_changed
 from labkit.report.kept_reports import all_reports, keep_earlier_report
 from labkit.report.record import Machine, Outcome, Record
 
@@ -69,6 +70,19 @@ def test_what_is_written_anew_leaves_the_kept_report_as_it_was(folder):
     run(folder, "--report-only")
     run(folder, "00")
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_linked_copy_of_a_file_stays_as_it_was_when_the_file_is_replaced(tmp_path):
+    new, old, linked = (tmp_path / name for name in ("new", "old", "linked"))
+    new.write_text("new")
+    old.write_text("old")
+    os.link(old, linked)
+    replace_changed(new, old)
+    assert (old.read_text(), linked.read_text(), sorted(os.listdir(tmp_path))) == (
+        "new",
+        "old",
+        ["linked", "new", "old"],
+    )
 
 
 def test_another_notebook_joins_the_same_report(folder):
