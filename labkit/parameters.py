@@ -49,7 +49,9 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     seeds_sentence = f"Seeds per timed point: {seeds}." if isinstance(seeds, int) and seeds else None
     small = size == "full" and all(plan.size == "small" for plan in plans)
     asked = "`size='full'` changes nothing: without a cluster's nodes this lesson runs small." if small else None
-    return say(_where(plans), why, asked, _idle_workers_text(plans), _unused_gpus_text(plans, gpus), seeds_sentence)
+    left_out = [f"`{type(plan).__name__}`: {plan.left_out}." for plan in plans if plan.left_out]
+    idle = _idle_workers_text(plans), _unused_gpus_text(plans, gpus)
+    return say(_where(plans), *left_out, why, asked, *idle, seeds_sentence)
 
 
 def plan_classes(lab: ModuleType) -> list[type[Plan]]:

@@ -22,6 +22,9 @@ MOST_WORKERS = 1024  # of any plan, also of one that was recorded: no node has a
 SIZES = ("auto", "small", "full", "recorded")
 PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
 LARGEST_SEED = 2**32 - 1  # workers add to a seed and multiply it by up to a million, and torch's own end at 2**64
+# What a process holds of a GPU's memory before its first tensor, and what the allocator's gaps and the libraries' own
+# buffers take of the rest.
+CONTEXT_BYTES, MEMORY_MARGIN = 0.6e9, 0.05
 MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a slip of the keyboard
 
 
@@ -46,12 +49,14 @@ class Plan:
     # Knobs of either size that are not the class's defaults; those of its bases hold, too. FEW: workers of a small run.
     SMALL: ClassVar[dict[str, Any]] = {}
     FULL: ClassVar[dict[str, Any]] = {}
+    # Sizes for GPUs that hold less than the full one needs, the largest first: by name the knobs that differ from full.
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {}
     FEW: ClassVar[int | None] = None
     recording: ClassVar[str] = ""  # at size="recorded": the run below data/recorded that stands for a launch
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
     seeds: tuple[int, ...] = (0,)
-    size: str = "custom"  # small, full, or custom where the knobs were set one by one
+    size: str = "custom"  # small, middle, full, or custom where the knobs were set one by one
     device: str = "auto"  # cuda or cpu; auto asks this machine
 
     def __post_init__(self) -> None:
@@ -72,7 +77,7 @@ class Plan:
         if len({*self.seeds}) < len(self.seeds):
             twice = "a seed comes twice, and its points cannot be told apart"
             raise PlanError(f"seeds={self.seeds!r}: {twice}: give each once")
-        self._hold(self.chosen())
+        self._hold({"left_out": ""} | self.chosen())
         self.validate()
         allowed = self.merged("ALLOWED")
         for knobs in self.knobs() if allowed else ():
@@ -134,6 +139,21 @@ class Plan:
         """Yield the knob settings to measure, in order."""
         yield {}
 
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return what the point holds at most on a rank's device, by the lesson's ledger; 0 where that is little, or not known.
+
+        A worker does not try a point that needs more than is free: its row says "does not fit".
+        """
+        return 0
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        """Whether a size is too large where this point does not fit; False in a sweep that goes on until nothing fits."""
+        return True
+
+    def most_needed_bytes(self) -> float:
+        """Return what the neediest point needs of those that must fit."""
+        return max((self.needed_bytes(point) for point in self.points() if self.must_fit(point)), default=0)
+
     def with_gpus(self, gpus: int) -> Self:
         """Return the plan with so many workers, on the same kind of device; knobs chosen by their number follow it."""
         return type(self)(**vars(self)["_given"] | {"gpus": gpus, "device": self.device})
@@ -162,8 +182,10 @@ class Plan:
 
     @classmethod
     def sized(cls, size: str = "auto", *, gpus: int = 0, seeds: int | tuple[int, ...] = 0, **knobs) -> Self:
-        """Return `small()` or `full()`; auto takes full where it runs on GPUs, recorded the plan of a recorded run,
-        whose gpus and seeds it keeps.
+        """Return `small()` or `full()`; auto takes, where it runs on GPUs, full or the largest of MIDDLE that fits
+        their free memory, and recorded the plan of a recorded run, whose gpus and seeds it keeps.
+
+        Where auto takes another size than full, the plan's `left_out` says why.
 
         `gpus` counts workers, and `seeds` counts seeds (or lists them); 0 leaves either to the plan. Raises PlanError
         where a value is none of these, where the plan needs more workers, for size="full" without GPUs, and for
@@ -172,8 +194,7 @@ class Plan:
         if size == "recorded":
             return cls._recorded(knobs)
         require_parameters(size, gpus, seeds)
-        if size == "auto":
-            size = "full" if cls.on_gpus() else "small"
+        fitting = size == "auto" and cls.on_gpus()
         if 0 < gpus < cls.least:
             advice = f"take gpus={cls.least} or more, or gpus=0 for all GPUs (CPU processes where there are too few)"
             raise PlanError(f"gpus={gpus}: {cls.lab}.{cls.__name__} needs at least {cls.least} workers; {advice}")
@@ -181,7 +202,25 @@ class Plan:
             knobs["gpus"] = min(gpus, cls.most or gpus)
         if seeds:
             knobs["seeds"] = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-        return cls.small(**knobs) if size == "small" else cls.full(**knobs)
+        if fitting:
+            return cls._largest_that_fits(knobs)
+        return cls.full(**knobs) if size == "full" else cls.small(**knobs)
+
+    @classmethod
+    def _largest_that_fits(cls, knobs: dict[str, Any]) -> Self:
+        """Return the plan of full size or, where its points do not fit the free memory, of the largest of MIDDLE."""
+        plan = cls.full(**knobs)
+        middle = cls.merged("MIDDLE")
+        if not middle or (free := node.free_bytes(node.here().gpus[: plan.gpus])) is None:
+            return plan
+        room, needed = (1 - MEMORY_MARGIN) * (free - CONTEXT_BYTES), plan.most_needed_bytes()
+        for name, changes in middle.items():
+            if plan.most_needed_bytes() <= room:
+                break
+            plan = cls.full(**{**changes, "size": "middle", **knobs})
+            why = f"full size needs {needed / 1e9:.1f} GB, and a GPU has {free / 1e9:.1f} GB free"
+            plan._hold({"left_out": f"{why}: {name} instead"})
+        return plan
 
     @classmethod
     def _recorded(cls, knobs: dict[str, Any]) -> Self:

@@ -200,16 +200,34 @@ class Worker:
             self.event("restart", point=point)
             os._exit(RESTART_STATUS)
 
+    def _free_bytes(self) -> float:
+        """Return what is free on the fullest of the ranks' GPUs; without GPUs of the host's memory."""
+        import psutil
+        import torch
+        import torch.distributed as dist
+
+        on_gpu = self.device.type == "cuda"
+        free = torch.tensor(torch.cuda.mem_get_info()[0] if on_gpu else psutil.virtual_memory().available)
+        dist.all_reduce(free, dist.ReduceOp.MIN)
+        return free.item()
+
     def measure_points(self, lab: Any, first_point: int) -> None:
-        """Measure every point from `first_point` on; one that runs out of memory is a row that says so."""
+        """Measure every point from `first_point` on; one that runs out of memory is a row that says so.
+
+        What needs more than is free at the start is not tried.
+        """
         import torch
 
+        free = self._free_bytes()
         for point in self.plan.points()[first_point:]:
             self.point = point
             self.event("point", point=point.point)
             outcome = "ok"
             try:
-                lab.measure(self, point)
+                if (needed := self.plan.needed_bytes(point)) > free:
+                    self.record(status="does not fit", needed_bytes=needed, free_bytes=free)
+                else:
+                    lab.measure(self, point)
             except torch.OutOfMemoryError:
                 outcome = "out of memory"
                 self.record(status=outcome)

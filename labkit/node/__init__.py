@@ -19,13 +19,14 @@ Knows nothing of runs and labs, imports no torch, and pandas only where a table 
 
 from labkit.node.gpus import Gpu
 from labkit.node.inventory import Node, here, why_no_gpu_is_visible, why_no_more_gpus
-from labkit.node.occupancy import holders, used_mib
+from labkit.node.occupancy import free_bytes, holders, used_mib
 from labkit.node.shown import wiring_of
 from labkit.node.topology import parse as parse_topology
 
 __all__ = [
     "Gpu",
     "Node",
+    "free_bytes",
     "here",
     "holders",
     "parse_topology",

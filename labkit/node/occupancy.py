@@ -38,6 +38,15 @@ def used_mib(gpus: Sequence[Gpu]) -> dict[int, int]:
     return {index: memory.used // 2**20 for index, memory in asked.items() if memory is not None}
 
 
+def free_bytes(gpus: Sequence[Gpu]) -> int | None:
+    """Return the memory that is free on each of the GPUs, or MIG slices; None where the driver does not tell."""
+    with nvml() as works:
+        if not works or not gpus:
+            return None
+        found = [ask(pynvml.nvmlDeviceGetMemoryInfo, ask(pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid)) for gpu in gpus]
+    return None if None in found else min(memory.free for memory in found)
+
+
 def holders(gpus: Sequence[Gpu]) -> list[Holder]:
     """Return the processes that hold memory of these GPUs, largest first; empty where there is no driver."""
     with nvml() as works:

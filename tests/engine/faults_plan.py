@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.plan import Plan
@@ -24,3 +25,6 @@ class Faults(Plan):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for fault in self.faults:
             yield {"fault": fault}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return 1e18 if point.fault == "too large" else 0

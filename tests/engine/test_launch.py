@@ -50,6 +50,13 @@ def test_out_of_memory_is_a_row_and_the_sweep_goes_on():
     assert "2 × out of memory" in repr(run)
 
 
+def test_what_cannot_fit_is_a_row_and_is_not_tried():
+    run = launch(Faults(faults=("none", "too large", "none")))
+    assert run.rows.groupby("point")["status"].agg(set).tolist() == [{"ok"}, {"does not fit"}, {"ok"}]
+    told = run.rows[run.rows["status"] == "does not fit"]
+    assert told["pid"].isna().all() and (told["needed_bytes"] == 1e18).all() and (told["free_bytes"] > 1e8).all()
+
+
 def test_the_rank_that_raised_is_blamed_and_not_its_victim():
     error = failed(WorkerRaised, "none", "raise", "none")
     assert error.sentence == "rank 1 raised ValueError: this rank raises on purpose at point 1 (seed=0, fault=raise)"

@@ -101,6 +101,48 @@ def test_every_plan_fits_every_machine(machine, gpus):
         assert kind.sized("auto").size == ("full" if gpus >= kind.least else "small"), kind
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sides(Plan):
+    """Squares of 8 GB a thousand of side, of which the last need not fit."""
+
+    lab: ClassVar[str] = "sides"
+    worker: ClassVar[str] = "sides_worker"
+    FULL: ClassVar[dict] = {"sides": (1000, 9000)}
+    MIDDLE: ClassVar[dict] = {"half": {"side": 500, "sides": (500, 9000)}, "a tenth": {"sides": (100, 1000)}}
+
+    side: int = 1000
+    sides: tuple[int, ...] = (10,)
+
+    def knobs(self):
+        yield from ({"side": side} for side in self.sides)
+
+    def needed_bytes(self, point):
+        return 8e9 * point.side / 1000
+
+    def must_fit(self, point):
+        return point.side == self.sides[0]
+
+
+@pytest.mark.parametrize(
+    "free_gb, size, sides, why",
+    [
+        (10, "full", (1000, 9000), ""),
+        (8.1, "middle", (500, 9000), "full size needs 8.0 GB, and a GPU has 8.1 GB free: half instead"),
+        (3, "middle", (100, 1000), "full size needs 8.0 GB, and a GPU has 3.0 GB free: a tenth instead"),
+        (0.1, "middle", (100, 1000), "full size needs 8.0 GB, and a GPU has 0.1 GB free: a tenth instead"),
+        (None, "full", (1000, 9000), ""),
+    ],
+)
+def test_auto_takes_the_largest_size_that_fits_the_free_memory(machine, monkeypatch, free_gb, size, sides, why):
+    machine(2)
+    monkeypatch.setattr(node, "free_bytes", lambda gpus: free_gb and free_gb * 1e9 if len(gpus) == 2 else 1)
+    plan = Sides.sized("auto")
+    assert (plan.size, plan.sides, plan.left_out) == (size, sides, why)
+    assert Plan.from_json(plan.to_json()) == plan
+    assert Sides.sized("full").sides == (1000, 9000), "full is full, and rows say what does not fit"
+    assert Sides.sized("small").sides == (10,)
+
+
 def test_a_call_is_read_back():
     plan = Call(gpus=1, file="answers/lab_f.py", function="f", inputs="[[1, 2], [3]]")
     assert Plan.from_json(plan.to_json()) == plan

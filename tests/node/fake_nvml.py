@@ -18,7 +18,9 @@ class FakeNvml:
             "nvmlDeviceGetName": lambda h: "NVIDIA H200" if "gpu" in h else b"NVIDIA H200 MIG 1g.18gb",
             "nvmlDeviceGetUUID": lambda h: {"gpu0": "GPU-aa", "gpu1": "GPU-bb"}.get(h, "MIG-cc"),
             "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
-                total=(143771 if "gpu" in h else 16384) * 2**20, used=4096 * 2**20
+                total=(143771 if "gpu" in h else 16384) * 2**20,
+                used=4096 * 2**20,
+                free=(139675 if "gpu" in h else 12288) * 2**20,
             ),
             "nvmlDeviceGetCudaComputeCapability": lambda h: (9, 0),
             "nvmlDeviceGetPciInfo": lambda h: SimpleNamespace(busId="00000000:FF:1F.7"),

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 from fake_nvml import FakeNvml
 
-from labkit.node import Gpu, holders, used_mib
+from labkit.node import Gpu, free_bytes, holders, used_mib
 
 GPUS = (Gpu(0), Gpu(1))
 
@@ -61,6 +61,16 @@ def test_memory_in_use(held):
     held([])
     assert used_mib(GPUS) == {0: 620, 1: 620}
     assert holders(GPUS) == []
+
+
+def test_free_memory_is_that_of_the_fullest_gpu_and_of_a_slice_its_own(monkeypatch):
+    FakeNvml().install(monkeypatch)
+    whole, piece = Gpu(0, uuid="GPU-aa"), Gpu(1, uuid="MIG-cc")
+    assert free_bytes([whole]) == 139675 * 2**20
+    assert free_bytes([whole, piece]) == 12288 * 2**20
+    assert free_bytes([]) is None
+    FakeNvml(failing=("nvmlDeviceGetMemoryInfo",)).install(monkeypatch)
+    assert free_bytes([whole]) is None
 
 
 def test_queries_that_fail_and_no_driver(held, monkeypatch):
