@@ -53,6 +53,7 @@ class Plan:
     MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {}
     FEW: ClassVar[int | None] = None
     recording: ClassVar[str] = ""  # at size="recorded": the run below data/recorded that stands for a launch
+    left_out: ClassVar[str] = ""  # of a middle size: why it was taken, and its name
 
     gpus: int = 0  # worker processes, one a GPU; 0 takes every visible GPU, or two processes on a CPU
     seeds: tuple[int, ...] = (0,)
@@ -77,7 +78,7 @@ class Plan:
         if len({*self.seeds}) < len(self.seeds):
             twice = "a seed comes twice, and its points cannot be told apart"
             raise PlanError(f"seeds={self.seeds!r}: {twice}: give each once")
-        self._hold({"left_out": ""} | self.chosen())
+        self._hold(self.chosen())
         self.validate()
         allowed = self.merged("ALLOWED")
         for knobs in self.knobs() if allowed else ():
@@ -140,14 +141,14 @@ class Plan:
         yield {}
 
     def needed_bytes(self, point: SimpleNamespace) -> float:
-        """Return what the point holds at most on a rank's device, by the lesson's ledger; 0 where that is little, or not known.
+        """Return what the point holds at most on a rank's device, by the lesson's ledger; 0 where nobody knows.
 
         A worker does not try a point that needs more than is free: its row says "does not fit".
         """
         return 0
 
     def must_fit(self, point: SimpleNamespace) -> bool:
-        """Whether a size is too large where this point does not fit; False in a sweep that goes on until nothing fits."""
+        """Whether a size is too large where this point does not fit; False in sweeps until nothing fits."""
         return True
 
     def most_needed_bytes(self) -> float:
