@@ -23,6 +23,9 @@ class MeasuredRun(Protocol):
     @property
     def source(self) -> str: ...
 
+    @property
+    def gaps(self) -> str: ...
+
     def key_conditions(self) -> dict[str, Any]: ...
 
 
@@ -40,11 +43,13 @@ class _SharedFacts(dict[str, Any]):
 def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run, with `facts`.
 
-    Of the run: source, small, on_cpu (processes stood in for GPUs), ranks, conditions (key figures).
+    Of the run: source, gaps (points that are missing), small, on_cpu (processes stood in for GPUs), ranks, conditions
+    (key figures).
     """
     plan, conditions = run.plan, _SharedFacts(run.key_conditions())
     of_the_run = {"source": run.source, "small": plan.size == "small", "on_cpu": plan.device == "cpu"}
-    return of_source(table, **(of_the_run | {"ranks": plan.gpus, "conditions": conditions} | facts))
+    of_the_run |= {"gaps": run.gaps, "ranks": plan.gpus, "conditions": conditions}
+    return of_source(table, **(of_the_run | facts))
 
 
 def of_source(table: pd.DataFrame, source: str, **facts: Any) -> pd.DataFrame:

@@ -102,6 +102,7 @@ MAY_IMPORT = {
         "IPython",
         "labkit.engine.recordings",
         "labkit.engine.run",
+        "labkit.gaps",
         "labkit.node",
         "labkit.story",
         "labkit.theory",

@@ -104,9 +104,10 @@ def _number(value: Any) -> Any:
 def tally(files: Iterable[Path]) -> dict[str, Any]:
     """Return the counts of some files' rows: `points`, `rows`, `not_ok` (rows by status), and the files' `bytes`.
 
-    Spans are no rows.
+    `missing` counts the points by the status of a row that is not ok. Spans are no rows.
     """
     points: set[str] = set()
+    missing: dict[str, set[str]] = {}
     statuses: Counter[str] = Counter()
     bytes_read = 0
     for file in files:
@@ -115,10 +116,13 @@ def tally(files: Iterable[Path]) -> dict[str, Any]:
                 bytes_read += len(line)
                 for row in _objects([line]):
                     if "start_us" not in row:
-                        points.add(str(row.get("point")))
-                        statuses[str(row.get("status"))] += 1
+                        point, status = str(row.get("point")), str(row.get("status"))
+                        points.add(point)
+                        statuses[status] += 1
+                        missing.setdefault(status, set()).add(point)
     not_ok = {status: count for status, count in statuses.most_common() if status != "ok"}
-    return {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": bytes_read}
+    counts = {"points": len(points), "rows": statuses.total(), "not_ok": not_ok, "bytes": bytes_read}
+    return counts | {"missing": {status: len(missing[status]) for status in not_ok}}
 
 
 def size_bytes(file: Path, *, elsewhere: bool = False) -> int:

@@ -213,8 +213,8 @@ class Run(RunFolder):
     def tally(self) -> dict[str, Any]:
         """Return what was measured: `points`, `rows`, `not_ok` (rows by status), and the `bytes` that were counted.
 
-        A finished run has it in its status, so that a long one is shown at once. Where a file cannot be read,
-        `problem` says why.
+        A finished run has it in its status, so that a long one is shown at once; of older runs without `missing`
+        (points by status). Where a file cannot be read, `problem` says why.
         """
         try:
             files = self.rows_files()
@@ -230,6 +230,13 @@ class Run(RunFolder):
         except (OSError, DamagedRun) as error:
             return {"points": 0, "rows": 0, "not_ok": {}, "bytes": 0, "problem": str(error)}
         return self._tally
+
+    @property
+    def gaps(self) -> str:
+        """Which points of a run of this node are missing: "of 9 points 7 out of memory"; "" where none is."""
+        missing = {} if self.recorded else self.tally().get("missing", {})
+        each = ", ".join(f"{count} {status}" for status, count in missing.items())
+        return each and f"of {len(self.plan.points())} points {each}"
 
     def append(self, rank: int, row: dict[str, Any]) -> None:
         """Append one row to the rank's file; it is on disk when this returns."""
@@ -293,16 +300,15 @@ class Run(RunFolder):
 
     @property
     def source(self) -> str:
-        """Return where the rows come from, for the footer of every chart: here or recorded, machine, date, size.
-
-        It says so where another program held the run's GPUs, too.
+        """Return where the rows come from, for the footer of every chart: here or recorded, machine, date, size, which
+        points are missing, and whether another program held the run's GPUs, too.
         """
         how = "recorded on" if self.recorded else "measured here,"
         small = ", small size" if self.plan.size == "small" else ""
-        status = self.status
+        status, gaps = self.status, self.gaps and f", {self.gaps}"
         shared = ", ".join(map(str, status.get("contaminated") or []))
         other = f", contaminated: another program held GPU {shared}, too" if shared else ""
-        return f"{how} {self.machine}, {status.get('date', self.node.date)}{small}{other}"
+        return f"{how} {self.machine}, {status.get('date', self.node.date)}{small}{gaps}{other}"
 
     @property
     def exports(self) -> Path:

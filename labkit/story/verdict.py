@@ -9,6 +9,7 @@ from typing import TypeVar
 import pandas as pd
 from IPython.display import Markdown
 
+from labkit.gaps import gaps_of, without_number
 from labkit.story.words import as_table
 
 RuleInput = TypeVar("RuleInput")
@@ -50,8 +51,19 @@ def one_minute(rules: Mapping[str, Callable[[RuleInput], str | None]], **measure
     is two words is passed as `on_this_node`. Where recorded runs stand for those of this machine, `here` is left out.
     """
     heads = [name.replace("_", " ") for name in measured]
-    rows = [[rule, *(show(run) or NOT_MEASURED for run in measured.values())] for rule, show in rules.items()]
+    rows = [[rule, *(_shown(show, run) for run in measured.values())] for rule, show in rules.items()]
     table = pd.DataFrame(rows, columns=["rule", *heads])
     if "here" in table and "recorded" in table and table["here"].equals(table["recorded"]):
         table = table.drop(columns="here")
     return Markdown(as_table(table))
+
+
+def _shown(show: Callable[[RuleInput], str | None], run: RuleInput) -> str:
+    """Return how the run shows a rule; where points that it needs are missing, that it was not measured."""
+    try:
+        shown = show(run) or NOT_MEASURED
+    except Exception:
+        if not gaps_of(run):
+            raise
+        return NOT_MEASURED
+    return NOT_MEASURED if without_number(shown) and gaps_of(run) else shown

@@ -1,6 +1,7 @@
 """Lab 08, attention: must a GPU ever write down N² scores?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from lessons.attention.charts import attention_chart, memory_chart, plain_chart, race_chart
 from lessons.attention.charts import tiles_chart
 from lessons.attention.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, yours
@@ -16,3 +17,5 @@ from lessons.attention.theory import example, tiled
 
 RECORDED = {name: f"h200/attention/{name}" for name in ("memory", "compiled", "errors", "race", "suspects")}
 RECORDED |= {name: f"h100/attention/{name}" for name in ("plain", "sweep")}  # on the GPU that the reports timed, too
+
+stand_in(globals())

@@ -1,6 +1,7 @@
 """Lab 06, benchmarking: where does a step's time go?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from lessons.benchmarking.charts import families_chart, iterations_chart, launches_chart, modes_chart, phases_chart
 from lessons.benchmarking.charts import roofline_chart, timeline_chart
 from lessons.benchmarking.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
@@ -14,3 +15,5 @@ from lessons.benchmarking.tables import symptoms, timelines, warm_ups
 
 RECORDED = {name: f"h100/benchmarking/{name}" for name in ("steps", "launches", "profiles")}
 RECORDED["suspects"] = "h200/benchmarking/suspects"
+
+stand_in(globals())

@@ -1,6 +1,7 @@
 """Lab 14, beyond the node: what a slow link between nodes costs, and which ways of training it allows."""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from lessons.beyond_the_node.charts import efficiency_chart, lines_chart, local_steps_chart, projection_chart
 from lessons.beyond_the_node.charts import published_chart, strategies_chart, turning_chart, two_levels_chart
 from lessons.beyond_the_node.exercises import attempts, check, hint, solution, why_less, yours
@@ -15,3 +16,5 @@ from lessons.beyond_the_node.tables import two_levels, two_lines
 from lessons.beyond_the_node.theory import Link, stalled_share
 
 RECORDED = {name: f"two_namespaces/beyond_the_node/{name}" for name in ("messages", "strategies", "localsteps")}
+
+stand_in(globals())

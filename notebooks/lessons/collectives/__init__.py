@@ -1,6 +1,7 @@
 """Lab 09, collectives: what does moving bytes between GPUs cost, and when is it latency, when bandwidth?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from labkit.engine.recordings import Recordings
 from lessons.collectives.charts import bandwidth_chart, reports_chart, ring_chart, rings_chart, times_chart
 from lessons.collectives.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
@@ -19,3 +20,5 @@ RECORDED = Recordings(
     4,
     {"sweep": _MACHINES, "nccltests": _MACHINES, "ring": ("h200x4",), "suspects": ("h200x2",)},
 )
+
+stand_in(globals())

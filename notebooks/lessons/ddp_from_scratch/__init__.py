@@ -1,6 +1,7 @@
 """Lab 10, ddp_from_scratch: four ways to average gradients, and how much of the sending backward can hide."""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from labkit.engine.recordings import Recordings
 from lessons.ddp_from_scratch.charts import breakdown_chart, buckets_chart, flights_chart, steps_chart, trace_chart
 from lessons.ddp_from_scratch.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
@@ -21,3 +22,5 @@ RECORDED = Recordings(
     2,
     {**dict.fromkeys(_ON_TWO, ("h200x2",)), **dict.fromkeys(_ON_BOTH, ("h200x2", "h200x4"))},
 )
+
+stand_in(globals())

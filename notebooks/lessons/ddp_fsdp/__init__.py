@@ -1,6 +1,7 @@
 """Lab 04, ddp_fsdp: BERT replicated or sharded; what does a rank hold, what does it send, and what does that cost?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from labkit.engine.recordings import Recordings
 from lessons.ddp_fsdp.charts import knobs_chart, ledger_chart, strategies_chart
 from lessons.ddp_fsdp.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
@@ -22,3 +23,5 @@ RECORDED = Recordings(
     {"strategies": _MACHINES, "knobs": _MACHINES, **dict.fromkeys(_ON_TWO, _MACHINES[:1])},
     own_gpus={"strategies": 2, "knobs": 2},
 )
+
+stand_in(globals())

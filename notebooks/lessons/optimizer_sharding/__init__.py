@@ -1,6 +1,7 @@
 """Lab 11, optimizer_sharding: N replicas keep the same optimizer states N times; what if each keeps a share?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from labkit.engine.recordings import Recordings
 from lessons.optimizer_sharding.charts import balance_chart, exchange_chart, memory_chart, stages_chart, steps_chart
 from lessons.optimizer_sharding.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
@@ -17,3 +18,5 @@ RECORDED = Recordings(
     2,
     {"memory": ("h200x2", "h200x4"), **dict.fromkeys(("equality", "steps", "exchanges", "suspects"), ("h200x2",))},
 )
+
+stand_in(globals())

@@ -1,6 +1,7 @@
 """Lab 03, pipeline: BERT over several GPUs; where does the time go in which no stage works, and who fills it?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from lessons.pipeline.charts import bubble_chart, gpus_chart, memory_chart, micro_batch_curve, timelines_chart
 from lessons.pipeline.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects
 from lessons.pipeline.exercises import why_streams_gain, yours
@@ -18,3 +19,5 @@ RECORDED = {name: f"h200x4/pipeline/{name}" for name in ("gpus", "microbatches",
 RECORDED |= {name: f"h200x2/pipeline/{name}" for name in ("by_hand", "suspects")}
 TWO_GPUS = "h200x2/pipeline/microbatches2"
 AS_REPORTED = "h200x2/pipeline/asreported"
+
+stand_in(globals())

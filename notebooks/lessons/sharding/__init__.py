@@ -1,6 +1,7 @@
 """Lab 05, sharding: GPT-2 Large four ways; which bytes are held, which are sent, and what is hidden behind what?"""
 # ruff: noqa: F401, I001  (what a front door imports is for notebooks; isort would give each name a line)
 
+from labkit.gaps import stand_in
 from labkit.engine.recordings import Recordings
 from lessons.sharding.charts import batches_chart, breakdown_chart, memory_chart, projection_chart, strategies_chart
 from lessons.sharding.charts import trace_chart, waterfall_chart
@@ -36,3 +37,5 @@ RECORDED = Recordings(
         **dict.fromkeys(("links", "strategies", "trial"), ("h200x2", "h200x4")),
     },
 )
+
+stand_in(globals())
