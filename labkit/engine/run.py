@@ -298,11 +298,11 @@ class Run(RunFolder):
         It says so where another program held the run's GPUs, too.
         """
         how = "recorded on" if self.recorded else "measured here,"
-        small = ", small size" if self.plan.size == "small" else ""
+        size = f", {self.plan.size} size" if self.plan.size in ("small", "middle") else ""
         status = self.status
         shared = ", ".join(map(str, status.get("contaminated") or []))
         other = f", contaminated: another program held GPU {shared}, too" if shared else ""
-        return f"{how} {self.machine}, {status.get('date', self.node.date)}{small}{other}"
+        return f"{how} {self.machine}, {status.get('date', self.node.date)}{size}{other}"
 
     @property
     def exports(self) -> Path:
