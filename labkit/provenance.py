@@ -43,11 +43,12 @@ class _SharedFacts(dict[str, Any]):
 def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run, with `facts`.
 
-    Of the run: source, gaps (points that are missing), small, on_cpu (processes stood in for GPUs), ranks, conditions
-    (key figures).
+    Of the run: source, gaps (points that are missing), small, middle, on_cpu (processes stood in for GPUs), ranks,
+    conditions (key figures).
     """
     plan, conditions = run.plan, _SharedFacts(run.key_conditions())
-    of_the_run = {"source": run.source, "small": plan.size == "small", "on_cpu": plan.device == "cpu"}
+    of_the_run = {"source": run.source, "on_cpu": plan.device == "cpu"}
+    of_the_run |= {size: plan.size == size for size in ("small", "middle")}
     of_the_run |= {"gaps": run.gaps, "ranks": plan.gpus, "conditions": conditions}
     return of_source(table, **(of_the_run | facts))
 
@@ -120,4 +121,9 @@ def where(table: pd.DataFrame) -> str:
     if (kind := fact(table, "source").partition(":")[0]) in ("theory", "published"):
         return kind.capitalize()
     place = "Recorded" if is_recorded(table) else "Here"
-    return f"{place}, {'small' if fact(table, 'small') else 'full'} size"
+    return f"{place}, {size_name(table)} size"
+
+
+def size_name(table: pd.DataFrame) -> str:
+    """Return the size of the table's run: "small", "middle" or "full"."""
+    return "small" if fact(table, "small") else "middle" if fact_or(table, "middle", False) else "full"

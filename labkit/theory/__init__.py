@@ -7,6 +7,7 @@ gpt.py          GPT-2: shapes, bytes, FLOP
 resnet.py       a residual network
 cifar10.py      the images that it reads
 memory.py       what a rank holds at the fullest moment of a step
+step_memory.py  what the course's transformer holds on one GPU, phase by phase
 allocations.py  the allocator's history
 traffic.py      what a step sends, by strategy
 alpha_beta.py   what a transfer takes by its size: a latency and a bandwidth

@@ -10,8 +10,8 @@ from exercises_tried import exercise_of, given_by, written_as
 
 from labkit.course.exercises import cases_of
 from labkit.course.verdict import RIGHT, WRONG
+from labkit.theory.step_memory import Shape, ledger
 from lessons.precision_memory.exercises import judge_peaks
-from lessons.precision_memory.theory.memory import Shape, ledger
 
 STUDENTS = ("", "ada", "grace")  # "" stands for the notebook's check
 

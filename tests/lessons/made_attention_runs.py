@@ -5,8 +5,7 @@ from __future__ import annotations
 from made import CPU, gpu_node, write_run
 
 from labkit.theory.sizes import MIB
-from lessons.attention.plan import Errors, Plain, Race
-from lessons.attention.tables.speed import WIDTH
+from lessons.attention.plan import WIDTH, Errors, Plain, Race
 from lessons.attention.theory import MOMENTS, moment_bytes
 
 NO_MEMORY = {"status": "out of memory"}

@@ -38,11 +38,21 @@ def phase_ms(plan, model, precision, mode, phase, *, host_us=HOST_US, fusion=FUS
     return max(host, gpu), host
 
 
-def steps_run(folder, *, device="cuda", size="full", first=40.0, **hardware):
+def _not_tried(plan, point, free_gb):
+    """Gives the row of a point that needs more than is free; none where it fits."""
+    needed = plan.needed_bytes(point)
+    row = {"status": "does not fit", "needed_bytes": needed, "free_bytes": free_gb * 1e9}
+    return [_knobs(point) | row] if needed > free_gb * 1e9 else []
+
+
+def steps_run(folder, *, device="cuda", size="full", first=40.0, free_gb=150, **hardware):
     """Writes a Steps run; `first` is the factor of the very first iteration."""
     plan = _plan(Steps, device, size)
     rows = []
     for point in plan.points():
+        if not_tried := _not_tried(plan, point, free_gb):
+            rows += not_tried
+            continue
         for phase in PHASES if point.mode == "eager" else ("forward", "step"):
             ms, host = phase_ms(plan, point.model, point.precision, point.mode, phase, **hardware)
             slow = first if (point.point, phase) == (0, "forward") else 1.5
@@ -52,14 +62,17 @@ def steps_run(folder, *, device="cuda", size="full", first=40.0, **hardware):
 
 
 def _plan(kind, device, size, **knobs):
-    small = {} if size == "full" else kind.SMALL
+    small = kind.SMALL if size == "small" else {}
     return kind(device=device, size=size, **small, **knobs)
 
 
-def launches_run(folder, *, device="cuda", size="full", host_us=HOST_US, off=1.0):
+def launches_run(folder, *, device="cuda", size="full", host_us=HOST_US, off=1.0, free_gb=150):
     """Writes a Launches run; `off` multiplies the measured time of the smallest model."""
     plan, rows = _plan(Launches, device, size), []
     for point in plan.points():
+        if not_tried := _not_tried(plan, point, free_gb):
+            rows += not_tried
+            continue
         kernels = KERNELS * point.layers + 8
         host = kernels * host_us / 1e3
         gpu = 0.002 * kernels + 1e-9 * point.layers * point.hidden**2 * 12
@@ -81,9 +94,9 @@ def launches_run(folder, *, device="cuda", size="full", host_us=HOST_US, off=1.0
 _SHARES = {"matmul": 0.6, "elementwise": 0.2, "attention": 0.1, "copy": 0.1}
 
 
-def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.0):
+def profiles_run(folder, *, device="cuda", size="full", apart=0.0, softmax_us=4.0, **knobs_of_plan):
     """Writes a Profiles run: the profiler's window is `apart` off the clock, products take 90 %."""
-    plan, rows = _plan(Profiles, device, size), []
+    plan, rows = _plan(Profiles, device, size, **knobs_of_plan), []
     for point in plan.points():
         knobs = _knobs(point)
         for phase in PHASES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
     """MiB kept for backward and at most in backward, by sequence length; thin lines are the formulas.
 
     `moments` chooses the panels, "kept" and "backward". × stands on the formula of what is at most in backward, where
-    the GPU ran out of memory; the dashed line is what it has. `guess`: MiB at most in
+    the GPU has too little memory; the dashed line is what it has. `guess`: MiB at most in
     backward of plain attention at N = 16 384, a number or a Prediction.
     """
     figure, pairs = _rows(tables, len(moments))
@@ -57,9 +57,9 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
                 look: Any = {"color": color, "marker": marker, "label": ATTENTION_NAMES[str(name)]}
                 ax.plot(lengths, group[f"{moment}_mib"], ms=5, ls="", **look)
                 ax.plot(lengths, group[f"{moment}_formula_mib"], color=color, lw=1.1)
-                gone = group[group["status"] != "ok"]
-                if len(gone) and moment == "backward":
-                    ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label="out of memory", **_CROSS)
+                for status, gone in group[group["status"] != "ok"].groupby("status"):
+                    if moment == "backward":
+                        ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label=status, **_CROSS)
             if (gpu_mib := fact(table, "gpu_mib")) > 0:
                 ax.axhline(gpu_mib, color=canvas.THEORY, ls=canvas.DASHES, lw=1.2)
                 style: Any = {"va": "bottom", "fontsize": 9, "color": canvas.QUIET}
@@ -117,7 +117,7 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
                 drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4}
                 drawn |= {"label": ATTENTION_NAMES[name]} if clock == "launched" else {"ls": canvas.DASHES}
                 ax.plot(line["sequence"], scale * line["tflops"], **drawn)
-            _out_of_memory(ax, group["sequence"][group["status"] != "ok"], 0.04)
+            _out_of_memory(ax, group[group["status"] != "ok"], 0.04)
             if "captured" in set(group["clock"]):
                 ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock, warm cache")
             _dress(ax, table, f"d = {head_dim}, {precision}, causal")
@@ -189,9 +189,10 @@ def _ring(ax: Axes, rows: pd.DataFrame, column: str) -> None:
         ax.plot(rows["sequence"], rows[column], label="shorter than the GPU allows", **_RING)
 
 
-def _out_of_memory(ax: Axes, lengths: Iterable[int], height: float) -> None:
-    if len(at := list(lengths)):
-        ax.plot(at, [height] * len(at), transform=ax.get_xaxis_transform(), label="plain: out of memory", **_CROSS)
+def _out_of_memory(ax: Axes, failed: pd.DataFrame, height: float) -> None:
+    for status, rows in failed.groupby("status"):
+        at, style = list(rows["sequence"]), _CROSS | {"label": f"plain: {status}"}
+        ax.plot(at, [height] * len(at), transform=ax.get_xaxis_transform(), **style)
 
 
 def _closed(figure: Figure, pairs: list[tuple[pd.DataFrame, Any]]) -> Figure:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
+from lessons.attention.theory import SQUARES, moment_bytes
 
 OURS = ("flash", "hopper")
 IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "yours", *OURS, "sdpa_flash", "sdpa_cudnn")
 IN_PYTORCH = ("tiled", "yours")  # some launches per tile
-PRECISIONS = ("float32", "bfloat16")
+WIDTH = {"float32": 4, "bfloat16": 2}  # bytes of a number
+PRECISIONS = tuple(WIDTH)
 VARIANTS = ("right", "no_diagonal_mask", "not_rescaled", "square_backward")  # the last three: suspects
 
 
@@ -31,6 +35,7 @@ class Attention(Plan):
     SMALL: ClassVar[dict[str, Any]] = {"precisions": ("float32",)}
     ALLOWED: ClassVar[dict[str, tuple]] = {"implementation": IMPLEMENTATIONS, "precision": PRECISIONS}
     most: ClassVar[int] = 1
+    first: ClassVar[str] = "forward"  # what a point's first row needs: later phases may run out of memory
 
     gpus: int = 1
     implementations: tuple[str, ...] = ("plain", "flash")
@@ -63,6 +68,18 @@ class Attention(Plan):
             if implementation not in IN_PYTORCH or sequence**2 <= self.tiled_most:
                 yield self.setting(implementation, sequence, head_dim, precision)
 
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return Q, K, V and dO, and the most beside them in the point's first row; 0 where there is no formula."""
+        if point.implementation not in SQUARES:
+            return 0
+        size = point.sequence, point.head_dim, WIDTH[point.precision]
+        form = {"heads": point.heads, "causal": point.causal, "on_gpu": self.device == "cuda"}
+        return 4 * point.heads * math.prod(size) + moment_bytes(point.implementation, self.first, *size, **form)
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        """Lengths go on until nothing fits."""
+        return point.sequence == min(self.sequences)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(Attention):
@@ -72,6 +89,7 @@ class Plain(Attention):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"heads": 2, "sequences": (64, 128, 256, 512), "head_dims": (64,)}
+    first: ClassVar[str] = "backward"  # its memory is measured before it is timed
 
     implementations: tuple[str, ...] = ("by_hand", "plain", "compiled")
     sequences: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
@@ -137,6 +155,7 @@ class Memory(Attention):
     """What is kept for backward and how much memory there is at most, by sequence length."""
 
     SMALL: ClassVar[dict[str, Any]] = {"sequences": (32, 64, 96), "head_dims": (16,), "heads": 1}
+    first: ClassVar[str] = "backward"
 
     implementations: tuple[str, ...] = ("by_hand", "plain", "flash")
     sequences: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -179,6 +198,13 @@ class Errors(Attention):
             fits = dict.fromkeys(IN_PYTORCH, queries * keys <= self.tiled_most) | {"hopper": is_hoppers}
             if fits.get(implementation, True):
                 yield dict(zip(names, (precision, *shape, implementation), strict=True))
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return 0: no shape needs a gigabyte."""
+        return 0
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)

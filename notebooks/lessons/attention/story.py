@@ -207,7 +207,7 @@ def gain(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     shown = both.assign(
         setting=both["precision"] + ", d = " + both["head_dim"].astype(str),
         positions=both["sequence"].map(units.count),
-        gain=both["speed_up"].map(units.times).where(both["plain_status"] == "ok", "out of memory"),
+        gain=both["speed_up"].map(units.times).where(both["plain_status"] == "ok", both["plain_status"]),
     ).pivot_table(index="positions", columns="setting", values="gain", aggfunc="first", sort=False)
     sentence = (
         f"**{where(table).split(',')[0]}: forward and backward together, one head: FlashAttention is "

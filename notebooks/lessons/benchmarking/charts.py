@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
-from labkit.provenance import fact, run_name, sources
+from labkit.provenance import fact, run_name, size_name, sources
 from labkit.story import units
 from lessons.benchmarking.theory import FAMILIES, NAMES, PRECISION_NAMES
 
@@ -34,7 +34,7 @@ _WINDOW = (0.1, 0.18)  # of a forward: the part that is drawn, while the host st
 
 def _run(table: pd.DataFrame) -> str:
     """Return whose run a panel shows, and its size."""
-    return f"{run_name(table)}, {'small' if fact(table, 'small') else 'full'} size"
+    return f"{run_name(table)}, {size_name(table)} size"
 
 
 def _footer(*tables: pd.DataFrame, note: str = "") -> str:
@@ -239,7 +239,7 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
         for scale in (ax.xaxis, ax.yaxis):
             canvas.logarithmic(scale)
         roofs = f"{units.rate(rate)}, {units.number(peak)} TFLOP/s" if rate == rate else "no roof is known"
-        setting = _setting("2.7b", fact(table, "precision"))
+        setting = _setting(fact(table, "model"), fact(table, "precision"))
         ax.set(title=f"{_run(table)}\n{setting}: {roofs}", xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
         ax.grid(axis="both")
     canvas.finish(figure, _footer(*tables, note="a dot's area: its share of the kernels' time"))

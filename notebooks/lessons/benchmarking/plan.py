@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.theory.shapes import Model
+from labkit.theory.step_memory import Shape, ledger
 from labkit.theory.transformer import NAMES, SIZES, SMALL_VOCABULARY, VOCABULARY, transformer
 from lessons.benchmarking.theory.device import SITUATIONS as SITUATIONS  # steps that the exercise's check feeds
 
@@ -67,6 +69,12 @@ class Benchmark(Plan):
         hidden, inner, layers, _ = self.dimensions(model)
         return transformer(hidden, inner, layers, self.vocabulary)
 
+    def phase_bytes(self, phase: str, precision: str, hidden: int, inner: int, layers: int, heads: int) -> int:
+        """Return what the model of these dimensions holds at most in an eager phase, one of step_memory.PHASES."""
+        narrow, gpu = "bfloat16" if precision == "autocast" else "float32", self.device == "cuda"
+        sizes = (self.vocabulary, hidden, inner, layers, heads, self.samples, self.sequence)
+        return sum(ledger(Shape(*sizes, narrow, gpu), phase).values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Benchmark):
@@ -95,6 +103,22 @@ class Steps(Benchmark):
                     if mode == "eager" or (self.device == "cuda" and precision == "autocast"):
                         yield {"model": model, "precision": precision, "mode": mode}
 
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return what the first phase needs, the forward: one that fits is a row. A graph's phases have to fit, all.
+
+        Of a compiled forward only the weights are known. A step's graph has a pool of its own for the gradients, beside
+        those of its rehearsals; weights and two moments have the rest of five times the weights.
+        """
+        weights = 4 * self.shape(point.model).parameters
+        if point.mode.endswith("graph"):
+            return 5 * weights
+        if point.mode == "compiled":
+            return weights
+        return self.phase_bytes("forward", point.precision, *self.dimensions(point.model))
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        return point.model == self.models[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Products(Benchmark):
@@ -117,6 +141,10 @@ class Products(Benchmark):
         for precision in self.precisions:
             yield {"precision": precision, "side": self.side // 2 if precision == "float32" else self.side}
 
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return the bytes of two factors and their product."""
+        return 3 * point.side**2 * (2 if point.precision == "bfloat16" else 4)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Profiles(Benchmark):
@@ -131,7 +159,12 @@ class Profiles(Benchmark):
         "steps": 2,
     }
 
-    models: tuple[str, ...] = ("small", "2.7b")
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {
+        name: {"models": ("small", name), "drawn": ("small autocast", f"{name} float32")}
+        for name in reversed(NAMES[1:-1])
+    } | {"small": {"models": ("small",), "drawn": ("small autocast", "small float32")}}
+
+    models: tuple[str, ...] = ("small", "2.7b")  # the last one's kernels and operators are shown one by one
     precisions: tuple[str, ...] = ("float32", "autocast")
     steps: int = 5  # forwards that are profiled, one after another; of the longer phases one
     drawn: tuple[str, ...] = ("small autocast", "2.7b float32")  # forwards that are drawn, kernel by kernel
@@ -142,6 +175,9 @@ class Profiles(Benchmark):
             for model in self.models:
                 for precision in self.precisions:
                     yield {"model": model, "precision": precision, "mode": "eager", "profiled": profiled}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return self.phase_bytes("steady step", point.precision, *self.dimensions(point.model))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +212,13 @@ class Launches(Benchmark):
     def _point(self, axis: str, model: str, hidden: int, inner: int, layers: int, heads: int, **how: Any) -> dict:
         shape = {"hidden": hidden, "inner": inner, "layers": layers, "heads": heads}
         return {"axis": axis, "model": model, **shape, "precision": "autocast", **how}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return self.phase_bytes("forward", point.precision, point.hidden, point.inner, point.layers, point.heads)
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        """Widths and sizes go on until nothing fits."""
+        return point.axis in ("layers", "reference")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from labkit.provenance import by_place, fact, place_name
 from labkit.story import units
 from labkit.story.verdict import folded, one_minute, verdict
 from labkit.story.words import as_table, listed, resolved
+from labkit.theory.transformer import NAMES as SIZE_NAMES
 from lessons.benchmarking import tables
 from lessons.benchmarking.theory import NAMES, PRECISION_NAMES
 
@@ -203,8 +204,9 @@ def _idle(run: Run) -> str:
 
 
 def _top_kernel(run: Run) -> str:
-    top = tables.kernels(run).iloc[0]
-    return f"`{top['kernel'][:24]}`: {units.percent(top['share'])}, {top['calls']:.0f} calls"
+    top, largest = tables.kernels(run).iloc[0], run.plan.models[-1]
+    smaller = "" if largest == SIZE_NAMES[-1] else f", of `{largest}`"
+    return f"`{top['kernel'][:24]}`: {units.percent(top['share'])}, {top['calls']:.0f} calls{smaller}"
 
 
 def _same_kernel(run: Run) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SETTING = ["model", "precision", "mode", "phase"]
 WARM_UPS = (0, 1, 2, 5)
 _ORDER = {"model": NAMES, "precision": PRECISIONS, "mode": MODES, "phase": PHASES, "family": FAMILIES}
-_LARGEST = "2.7b"
 _SHAPE = ["axis", "model", "hidden", "layers"]
 _PROFILED = ["model", "precision", "phase"]
 _TOP = 5  # kernels of each phase
@@ -186,7 +185,8 @@ def kernels(run: Run) -> pd.DataFrame:
 
     Columns: phase, kernel, family, calls, total_us and share (of all kernels of that phase).
     """
-    rows = run.entries("kernel").query("model == @_LARGEST and precision == 'float32' and phase != 'step'")
+    rows = run.entries("kernel").query("precision == 'float32' and phase != 'step'")
+    rows = rows[rows["model"] == run.plan.models[-1]]
     table = rows.groupby(["phase", "kernel", "family"], sort=False)[["calls", "total_us"]].mean().reset_index()
     table["share"] = table["total_us"] / table.groupby("phase")["total_us"].transform("sum")
     table = table[table["kernel"] != "others"].sort_values("share", ascending=False)
@@ -218,11 +218,11 @@ def roofline(run: Run) -> pd.DataFrame:
 
     In the plan's last precision. Columns: flop_per_byte, tflops, share of all operators' time, roof_tflops; `bound` is
     the roof that is lower at its intensity ("memory" or "compute"); `of_roof` its rate over that roof. More than 1
-    below the memory roof: operands came out of the cache, or were not all read (an embedding). Facts: precision,
-    busy_share (of the step alone), peak_tflops and gb_per_s, NaN where no datasheet is known.
+    below the memory roof: operands came out of the cache, or were not all read (an embedding). Facts: model,
+    precision, busy_share (of the step alone), peak_tflops and gb_per_s, NaN where no datasheet is known.
     """
-    precision = run.plan.precisions[-1]
-    largest_step = "model == @_LARGEST and precision == @precision and phase == 'step'"
+    largest, precision = run.plan.models[-1], run.plan.precisions[-1]
+    largest_step = "model == @largest and precision == @precision and phase == 'step'"
     rows, kernel_rows = run.entries("operator").query(largest_step), run.entries("kernel").query(largest_step)
     counted = ["calls", "total_us", "flop", "moved_bytes"]
     table = rows.reindex(columns=["operator", *counted]).groupby("operator", sort=False)[counted].mean().reset_index()
@@ -240,7 +240,8 @@ def roofline(run: Run) -> pd.DataFrame:
     table["of_roof"] = table["tflops"] / table["roof_tflops"]
     account = accounts(run).query(largest_step).iloc[0]
     busy_share = account["busy_ms"] / account["plain_ms"]
-    return of_run(table, run, precision=precision, busy_share=busy_share, peak_tflops=peak, gb_per_s=rate)
+    roofs = {"peak_tflops": peak, "gb_per_s": rate}
+    return of_run(table, run, model=largest, precision=precision, busy_share=busy_share, **roofs)
 
 
 def _as_it_ran(table: pd.DataFrame) -> pd.DataFrame:

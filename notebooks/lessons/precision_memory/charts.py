@@ -14,8 +14,9 @@ from labkit.charts.parts import Layer, beside, distinct, guessed, own_scales, pa
 from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
+from labkit.theory.step_memory import ITEMS
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS
-from lessons.precision_memory.theory.memory import ITEMS, LEVERS
+from lessons.precision_memory.theory.memory import LEVERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,8 +123,11 @@ def ledger_chart(*tables: pd.DataFrame) -> Figure:
     A panel per precision; a run of another size than the recorded one has panels of its own. A context that ran out of
     memory says so.
     """
-    shown = run_panels(tables[0] if tables[1:] else None, tables[-1])
-    contexts = [sorted({*layers[-1].table["sequence"]}) for layers in shown]
+    shown = run_panels(tables[0] if tables[1:] else None, tables[-1], "parameters")
+    contexts = [
+        sorted({*layers[-1].table["sequence"], *(sequence for _, sequence in fact(layers[-1].table, "failed"))})
+        for layers in shown
+    ]
     precisions = list(dict.fromkeys(tables[0]["precision"]))
     figure, grid = canvas.canvas(
         len(precisions),

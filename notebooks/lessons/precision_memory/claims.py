@@ -10,10 +10,11 @@ from labkit.engine.recordings import replay
 from labkit.tables.claims import Figures, within
 from labkit.tables.published import published
 from labkit.theory.sizes import GB, MIB
+from labkit.theory.step_memory import Shape
 from labkit.theory.transformer import SIZES, VOCABULARY
 from lessons.precision_memory.tables import dtypes
 from lessons.precision_memory.theory.floats import WAYS, running
-from lessons.precision_memory.theory.memory import Shape, residual_bytes
+from lessons.precision_memory.theory.memory import residual_bytes
 
 _RECORDED = "h200/precision_memory"
 _SAMPLES = 4

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure
 from labkit.theory.sizes import MIB
+from labkit.theory.step_memory import ledger
 from lessons.precision_memory.tables import levers, memory, timeline
-from lessons.precision_memory.theory.memory import ledger, shape_of
+from lessons.precision_memory.theory.memory import shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run

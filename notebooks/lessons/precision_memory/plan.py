@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.plans import TransformerPlan
+from labkit.theory.step_memory import PHASES, ledger
 from labkit.theory.transformer import SIZES
-from lessons.precision_memory.theory.memory import LEVERS, YOURS
+from lessons.precision_memory.theory.memory import LEVERS, YOURS, least_peak, shape_of
 
 PRECISIONS = ("float32", "float16", "bfloat16")  # the last two by autocast
 SCALINGS = ("float32", "float16", "float16 scaled", "float16 GradScaler", "bfloat16")
@@ -24,7 +26,12 @@ _SMALL: dict[str, Any] = dict(zip(_SHAPE, (64, 256, 4, 4), strict=True)) | {
     "warm_ups": 1,
     "repeats": 3,
 }
-_HIDDEN, _INNER, _LAYERS, _HEADS = SIZES["2.7b"]
+_LARGEST = "2.7b"
+_HIDDEN, _INNER, _LAYERS, _HEADS = SIZES[_LARGEST]
+# For GPUs that do not hold the largest size: the others, the largest first.
+_SMALLER: dict[str, dict[str, Any]] = {
+    name: dict(zip(_SHAPE, SIZES[name], strict=True)) for name in reversed(SIZES) if name != _LARGEST
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +101,7 @@ class Memory(OneGpu):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"sequences": (16, 32, 64)}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _SMALLER
 
     sequences: tuple[int, ...] = (128, 256, 512, 2048)
     precisions: tuple[str, ...] = ("float32", "bfloat16")
@@ -104,12 +112,22 @@ class Memory(OneGpu):
             for sequence in self.sequences:
                 yield {"sequence": sequence, "precision": precision, "update": self.update}
 
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return what all phases need at the shortest context; at others the first: a phase that fits is a row."""
+        phases = PHASES if self.must_fit(point) else PHASES[:1]
+        shape = shape_of(self, sequence=point.sequence, precision=point.precision)
+        return max(sum(ledger(shape, phase, point.update).values()) for phase in phases)
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        return point.sequence == min(self.sequences)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline(OneGpu):
     """The first step and a steady one with every allocation remembered, and the line that made it."""
 
     SMALL: ClassVar[dict[str, Any]] = {"sequence": 64}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _SMALLER
 
     sequence: int = 512
     precisions: tuple[str, ...] = ("float32", "bfloat16")
@@ -117,6 +135,10 @@ class Timeline(OneGpu):
     def knobs(self) -> Iterator[dict[str, Any]]:
         for precision in self.precisions:
             yield {"sequence": self.sequence, "precision": precision, "update": "fused"}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        shape = shape_of(self, precision=point.precision)
+        return sum(ledger(shape, "steady step", point.update).values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +150,7 @@ class Levers(OneGpu):
     """
 
     SMALL: ClassVar[dict[str, Any]] = {"sequence": 32, "repeats": 2}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _SMALLER
     ALLOWED: ClassVar[dict[str, tuple]] = {"lever": tuple(LEVERS)}
 
     sequence: int = 1024
@@ -140,6 +163,13 @@ class Levers(OneGpu):
         for lever in (*self.levers, *([YOURS] if self.yours else [])):
             if self.device == "cuda" or lever != "activations to the host":
                 yield {"lever": lever, "precision": "bfloat16", "sequence": self.sequence}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return least_peak(shape_of(self, precision=point.precision), point.lever)
+
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        """All levers are shown beside the plain step."""
+        return point.lever == "plain"
 
 
 @dataclass(frozen=True, kw_only=True)

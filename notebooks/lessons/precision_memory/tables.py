@@ -11,9 +11,10 @@ from labkit.provenance import of_run, of_source
 from labkit.tables.ledgers import with_unexplained
 from labkit.tables.profile import MOMENT
 from labkit.theory.sizes import MIB
+from labkit.theory.step_memory import ITEMS, ledger
 from lessons.precision_memory.plan import MICRO_BATCHES
 from lessons.precision_memory.theory.floats import FORMATS, STEPS, VALUE, WAYS, running
-from lessons.precision_memory.theory.memory import ITEMS, ledger, lever_peak, shape_of
+from lessons.precision_memory.theory.memory import lever_peak, shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -117,7 +118,8 @@ def memory(run: Run) -> pd.DataFrame:
 
     The items are those of the phase's fullest moment. The peak is the allocator's; on a CPU, storages are counted.
     `counted_error`: the largest relative difference between an item by formula and as the tensors hold it. A phase
-    that ran out of memory, or would have come after it, has no row. Fact `failed`: (precision, sequence) → status.
+    that ran out of memory, or would have come after it, has no row. Facts: `failed`, (precision, sequence) → status,
+    and the model's `parameters`.
     """
     rows, counted = run.entries("memory"), run.entries("counted").set_index("point")
     parts = []
@@ -130,7 +132,7 @@ def memory(run: Run) -> pd.DataFrame:
     columns = [*BY, *ITEMS, "predicted", "peak", "counted_error"]
     table = with_unexplained(pd.DataFrame(parts, columns=columns))
     failed = run.rows[run.rows["status"] != "ok"].set_index(["precision", "sequence"])["status"].to_dict()
-    return of_run(table, run, device=run.plan.device, failed=failed)
+    return of_run(table, run, device=run.plan.device, failed=failed, parameters=run.plan.model.parameters)
 
 
 def _counted_error(counted: pd.Series, shape: Any) -> float:

@@ -9,10 +9,11 @@ from made import CPU, write_run
 from labkit.course import answers
 from labkit.course.source import code_of
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG
+from labkit.theory.step_memory import Shape, ledger
 from lessons import precision_memory
 from lessons.precision_memory.exercises import SHOWN, judge_levers, judge_peaks, judge_stacks, verdict_of
 from lessons.precision_memory.tables import faults
-from lessons.precision_memory.theory.memory import REFERENCE, YOURS, Shape, checkpointed_step, ledger, shape_of
+from lessons.precision_memory.theory.memory import REFERENCE, YOURS, checkpointed_step, shape_of
 from lessons.precision_memory.worker.tried import drive
 
 RIGHT_ANSWER = code_of("lessons.precision_memory.solutions.peak_bytes")

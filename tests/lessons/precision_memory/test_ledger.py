@@ -2,14 +2,11 @@
 
 import pytest
 
+from labkit.theory.step_memory import ITEMS, PHASES, Shape, ledger
 from labkit.theory.transformer import SIZES
 from lessons.precision_memory.theory.memory import (
-    ITEMS,
-    PHASES,
-    Shape,
     blocks_peak,
     checkpointed_step,
-    ledger,
     residual_bytes,
 )
 

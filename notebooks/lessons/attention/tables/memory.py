@@ -10,7 +10,8 @@ import pandas as pd
 from labkit.provenance import made_from, of_run
 from labkit.tables.rates import statuses
 from labkit.theory.sizes import MIB
-from lessons.attention.tables.speed import WIDTH, physics
+from lessons.attention.plan import WIDTH
+from lessons.attention.tables.speed import physics
 from lessons.attention.theory import (
     MOMENTS,
     SQUARES,

@@ -11,7 +11,8 @@ from labkit.node import limits
 from labkit.provenance import fact, of_source
 from labkit.tables.published import H100
 from labkit.theory.sizes import MIB
-from lessons.attention.tables.speed import WIDTH, physics, rates
+from lessons.attention.plan import WIDTH
+from lessons.attention.tables.speed import physics, rates
 from lessons.attention.theory import square_bytes
 
 _BATCH, _PRECISION = 8, "float32"  # of attention.csv, as the assignment asks

@@ -11,13 +11,12 @@ import pandas as pd
 from labkit.node import limits
 from labkit.provenance import of_run
 from labkit.theory.sizes import MIB
-from lessons.attention.plan import OURS
+from lessons.attention.plan import OURS, WIDTH
 from lessons.attention.theory import PHASES, PRODUCTS, flops, least_bytes, square_bytes
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-WIDTH = {"float32": 4, "bfloat16": 2}
 # The fastest units that multiply such inputs: float32's may be cut to TF32, where a GPU knows it.
 _UNITS = {"float32": ("tf32", "fp32"), "bfloat16": ("bf16",)}
 

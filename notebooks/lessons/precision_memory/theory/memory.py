@@ -1,60 +1,11 @@
-"""What a training step of the course's transformer holds at its fullest moment, in bytes, and the levers on it."""
+"""The levers on what a training step of the course's transformer holds at its fullest moment, in bytes."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-from labkit.theory.transformer import activations, transformer
-
-ITEMS = ("parameters", "copies", "gradients", "optimizer", "activations", "temporary")
-PHASES = ("no_grad", "forward", "first step", "steady step")
-STATE_BYTES = 8  # AdamW's two moments, float32
-UPDATE_BYTES = {"foreach": 4, "fused": 0, "for-loop": 0}  # what AdamW makes besides, a parameter (torch/optim/adam.py)
-
-
-class Shape(NamedTuple):
-    """What decides a step's memory: the model's sizes, the batch and the precision ("float32" or "bfloat16")."""
-
-    vocabulary: int
-    hidden: int
-    inner: int
-    layers: int
-    heads: int
-    samples: int
-    sequence: int
-    precision: str = "float32"
-    gpu: bool = True  # a CPU's kernels keep a little more
-
-    @property
-    def tokens(self) -> int:
-        return self.samples * self.sequence
-
-    @property
-    def parameters(self) -> int:
-        return transformer(self.hidden, self.inner, self.layers, self.vocabulary).parameters
-
-    @property
-    def multiplied(self) -> int:
-        """Elements of the matrices that autocast copies: all but the embedding and the norms."""
-        block = 4 * self.hidden**2 + 3 * self.hidden * self.inner
-        return self.layers * block + self.hidden * self.vocabulary
-
-    @property
-    def kept(self) -> int:
-        """Bytes that forward keeps for backward, copies of weights left out."""
-        sizes = (self.hidden, self.inner, self.layers, self.heads, self.vocabulary)
-        return activations(self.tokens, *sizes, self.precision, gpu=self.gpu)
-
-    @property
-    def copies(self) -> int:
-        """Bytes of the rounded copies of weights that autocast makes in forward."""
-        return 0 if self.precision == "float32" else 2 * self.multiplied
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of an element that goes into a matrix product."""
-        return 4 if self.precision == "float32" else 2
+from labkit.theory.step_memory import STATE_BYTES, Shape, ledger, step_moments
 
 
 def residual_bytes(samples: int, sequence: int, hidden: int) -> int:
@@ -67,61 +18,6 @@ def shape_of(plan: Any, **knobs: Any) -> Shape:
     names = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence")
     sizes = {name: knobs.get(name, getattr(plan, name)) for name in names}
     return Shape(**sizes, precision=knobs.get("precision", "float32"), gpu=plan.device == "cuda")
-
-
-def ledger(shape: Shape, phase: str, update: str = "fused") -> dict[str, int]:
-    """Return the bytes by ITEMS at the fullest moment of a phase (of PHASES).
-
-    "no_grad" and "forward" hold no gradients and no states. A step's fullest moment is one of three: the loss (all
-    activations and, as backward begins, two float32 gradients of the logits; of the steady step the states, too), the
-    end of backward (all gradients) or the update (gradients, states and what AdamW's kernels make).
-    """
-    return max(_moments(shape, phase, update), key=lambda items: sum(items.values()))
-
-
-def _moments(shape: Shape, phase: str, update: str) -> list[dict[str, int]]:
-    """Return what each moment holds that can be the fullest."""
-    held = dict.fromkeys(ITEMS, 0) | {"parameters": 4 * shape.parameters}
-    if phase == "no_grad":
-        return [held | {"copies": shape.copies, "temporary": _inference(shape)}]
-    logits = _logits(shape) - (2 * shape.tokens * shape.vocabulary if shape.copies and shape.gpu else 0)  # those kept
-    full = {"copies": shape.copies, "activations": shape.kept, "temporary": logits}
-    if phase == "forward":
-        return [held | full]
-    states = STATE_BYTES * shape.parameters
-    before = states if phase == "steady step" else 0
-    gradients = 4 * shape.parameters
-    made = UPDATE_BYTES[update] * shape.parameters
-    at_the_loss = max(8 * shape.tokens * shape.vocabulary, _first_backward(shape))
-    in_backward = shape.tokens * 4 * shape.hidden
-    return [
-        held | full | {"optimizer": before, "temporary": at_the_loss},
-        held | {"gradients": gradients, "optimizer": before, "temporary": in_backward},
-        held | {"gradients": gradients, "optimizer": states, "temporary": made},
-    ]
-
-
-def _inference(shape: Shape) -> int:
-    """Return what a forward without gradients holds at most: inside a perceptron, or at the loss."""
-    inside = 2 * 4 * shape.hidden + 3 * shape.element_bytes * shape.inner
-    at_loss = _logits(shape) + shape.tokens * 4 * (shape.vocabulary + shape.hidden)
-    return max(shape.tokens * inside, at_loss)
-
-
-def _logits(shape: Shape) -> int:
-    """Return the bytes of the logits: as they are multiplied and, where that is not float32, once more in float32."""
-    return shape.tokens * shape.vocabulary * (4 if shape.precision == "float32" else 6)
-
-
-def _first_backward(shape: Shape) -> int:
-    """Return what backward has made when it is in the last block's perceptron, less what it has let go.
-
-    The head's gradient is there, and of the block the gradients of two products of `inner`; the log-probabilities are
-    gone.
-    """
-    head = 4 * shape.hidden * shape.vocabulary
-    rows = 2 * shape.element_bytes * shape.inner + 2 * 4 * shape.hidden - 4 * shape.vocabulary
-    return head + max(0, shape.tokens * rows)
 
 
 YOURS, REFERENCE = "yours, every 2nd block", "by hand, every 2nd block"
@@ -169,8 +65,8 @@ def checkpointed_step(shape: Shape, every: int) -> float:
 
     That is the loss, the beginning of some block's backward, or the update.
     """
-    loss, *_, update = (sum(items.values()) for items in _moments(shape, "steady step", "fused"))
-    kept, entry = shape.kept - shape._replace(layers=shape.layers - 1).kept, 4 * shape.tokens * shape.hidden
+    loss, *_, update = (sum(items.values()) for items in step_moments(shape, "steady step", "fused"))
+    kept, entry = _block_bytes(shape)
     (_, after_forward), *backward = _blocks_held(kept, entry, shape.layers, every)
     weights = 4 * shape.hidden**2 + 3 * shape.hidden * shape.inner  # of a block; its norms are nothing beside them
     copy = 2 * weights if shape.copies else 0
@@ -183,9 +79,41 @@ def checkpointed_step(shape: Shape, every: int) -> float:
     return max(moments)
 
 
+def _block_bytes(shape: Shape) -> tuple[int, int]:
+    """Return the bytes that a block keeps for backward, and those of its input among them."""
+    return shape.kept - shape._replace(layers=shape.layers - 1).kept, 4 * shape.tokens * shape.hidden
+
+
 def lever_peak(shape: Shape, lever: str) -> float:
     """Return the bytes at the fullest moment of a steady step under one of LEVERS; NaN where there is no formula."""
     options = LEVERS[lever]
     if not {*options} <= {"checkpoint", "by"}:
         return math.nan
     return checkpointed_step(shape, options["checkpoint"]) if options else sum(ledger(shape, "steady step").values())
+
+
+def least_peak(shape: Shape, lever: str) -> float:
+    """Return the bytes that a steady step under one of LEVERS holds at least: `lever_peak`, or somewhat less.
+
+    Left out are what a selective checkpoint keeps beside its input, and the one gradient of an update in backward.
+    """
+    options = LEVERS[lever]
+    if "weights" in options:  # everything has float32's elements, of two bytes each
+        return _least_peak(shape._replace(precision="float32"), options) / 2
+    return _least_peak(shape, options)
+
+
+def _least_peak(shape: Shape, options: dict[str, Any]) -> float:
+    update = options.get("update", "fused")
+    loss, *_, at_update = (sum(items.values()) for items in step_moments(shape, "steady step", update))
+    every = options.get("checkpoint")
+    if every and not options.get("in_backward"):
+        return checkpointed_step(shape, every)
+    if every:
+        kept, entry = _block_bytes(shape)
+        loss += _blocks_held(kept, entry, shape.layers, every)[0][1] - shape.layers * kept
+    if options.get("offload"):
+        loss -= shape.kept
+    if not options.get("set_to_none", True):
+        loss += 4 * shape.parameters  # gradients stay
+    return loss if options.get("in_backward") else max(loss, at_update)
