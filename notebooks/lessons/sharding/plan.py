@@ -93,6 +93,11 @@ class GptPlan(TrainingPlan):
             if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
                 raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
 
+    @property
+    def of_the_report(self) -> bool:
+        """Whether the model is the report's."""
+        return (self.layers, self.hidden, self.heads) == SIZES["GPT-2 Large"]
+
     def model(self, vocabulary: int) -> Model:
         """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
         return gpt(self.layers, self.hidden, vocabulary, self.sequence)

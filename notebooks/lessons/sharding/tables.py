@@ -130,6 +130,7 @@ def reported(run: Run) -> pd.DataFrame:
     """Return per strategy, as the report ran it: tokens_per_s with spread, speedup over one GPU, peak_mib, mfu.
 
     `printed_speedup`, `printed_tokens_per_s` (of the printed seconds) and `printed_peak_gb` are the report's, on H100s.
+    The fact `small` says whether the model is another than the report's.
     """
     table = strategies(run)
     table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
@@ -140,7 +141,7 @@ def reported(run: Run) -> pd.DataFrame:
     for name, column in columns.items():
         table[name] = table["strategy"].map(printed[column])
     steps = table["strategy"].map(printed["train_seconds_20_steps"]) / 20
-    return table.assign(printed_tokens_per_s=32 * 1024 / steps)
+    return made_from(table.assign(printed_tokens_per_s=32 * 1024 / steps), table, small=not run.plan.of_the_report)
 
 
 def overlap(run: Run) -> pd.DataFrame:

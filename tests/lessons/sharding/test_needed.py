@@ -12,7 +12,9 @@ from labkit.engine.recordings import replay
 from labkit.repository import RECORDED
 from labkit.theory.sizes import MIB
 from labkit.worker.counting import SavedTensors
+from lessons import sharding
 from lessons.sharding import Accumulation, AsReported, Batches, Ladder, Links, Profiles, Strategies, Timeline, Trial
+from lessons.sharding.measures import FIGURES
 from lessons.sharding.theory import forward_bytes
 from lessons.sharding.worker.gpt import Gpt, samples
 
@@ -123,3 +125,22 @@ def test_a_sweep_of_batches_goes_on_until_nothing_fits(free):
     plan = Batches.sized("auto")
     needed = [plan.needed_bytes(point) for point in plan.points()]
     assert needed == sorted(needed) and needed[0] < 22e9 < needed[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [("ladder", ("tokens", "over_published", "float8_over_published")), ("strategies", ("efficiency",))],
+)
+def test_a_smaller_model_is_not_held_against_the_reports(monkeypatch, name, figures):
+    run = replay(sharding.RECORDED[name])
+    assert run.plan.of_the_report and all(FIGURES[figure](run) for figure in figures)
+    monkeypatch.setattr(type(run.plan), "of_the_report", False)
+    assert not any(FIGURES[figure](run) for figure in figures)
+
+
+def test_what_another_model_reports_is_beside_the_recorded_run(monkeypatch):
+    run = replay(sharding.RECORDED["asreported"])
+    recorded = sharding.reported(run)
+    monkeypatch.setattr(type(run.plan), "of_the_report", False)
+    assert sharding.as_the_report(recorded, recorded).data.startswith("**On 2 ranks")
+    assert sharding.as_the_report(sharding.reported(run), recorded).data.startswith("**Recorded, on 2 ranks")
