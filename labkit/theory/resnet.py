@@ -41,6 +41,17 @@ def convolutions(width: int, blocks: Sequence[int]) -> Iterator[Convolution]:
             inputs = outputs
 
 
+def kept_numbers(width: int, blocks: Sequence[int]) -> int:
+    """Return how many numbers an image's forward keeps for its backward.
+
+    The image, every convolution's output, which its normalisation reads again, and every ReLU's, which stands after
+    each convolution but the shortcuts. What a normalisation gives, a ReLU's backward does not need.
+    """
+    layers = list(convolutions(width, blocks))
+    outputs = (layer.outputs * layer.side**2 * (1 if layer.kernel == 1 else 2) for layer in layers)
+    return CHANNELS * SIDE**2 + sum(outputs)
+
+
 def resnet(width: int, blocks: Sequence[int], classes: int) -> Model:
     """Return the network as shapes; `buffers_bytes` are the running statistics of every normalisation.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.cifar10 import KINDS, PLAIN, TESTING, TRAINING, kind_here
-from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, TRAININGS, YOURS, scaled_rate
+from labkit.theory.cifar10 import KINDS, PIXELS, PLAIN, TESTING, TRAINING, kind_here
+from labkit.theory.resnet import FLOAT_BYTES, kept_numbers
+from lessons.scaling.theory import BASE_BATCH, BASE_RATE, RESNET, TRAININGS, YOURS, model, scaled_rate
 
 LOADERS = ("device", "host")
 _TRAININGS = tuple(name for name in TRAININGS if name != YOURS)
@@ -66,6 +68,15 @@ class Network(Plan):
         """Return a point's knobs."""
         batch = {"gpu_batch": gpu_batch, "batch": ranks * gpu_batch}
         return {"ranks": ranks, **batch, "loader": loader, "precision": precision, **more}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Weights, gradients and momentum, all images as bytes, and what a forward keeps; not cuDNN's workspaces.
+
+        Under autocast a forward keeps bfloat16, and a copy of the weights in it.
+        """
+        parameters, autocast = model(self.width, self.blocks).parameters, point.precision == "autocast"
+        states = parameters * (3 * FLOAT_BYTES + 2 * autocast) + (self.training + self.testing) * PIXELS
+        return states + point.gpu_batch * kept_numbers(self.width, self.blocks) * (2 if autocast else FLOAT_BYTES)
 
     @property
     def several(self) -> tuple[int, ...]:
@@ -134,6 +145,8 @@ class Accuracy(Network):
         "gpu_batch": 16,
         "reference_batch": 16,
     }
+    # One GPU takes the images of all: on eight GPUs of 8 GB they are too many.
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {f"{n} images a GPU": {"gpu_batch": n} for n in (256, 128)}
     ALLOWED: ClassVar[dict[str, tuple]] = {"training": _TRAININGS}
 
     seeds: tuple[int, ...] = (0, 1, 2)

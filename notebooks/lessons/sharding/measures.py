@@ -26,7 +26,7 @@ def _flop_per_token(run: Run) -> float:
 def _tokens(run: Run) -> Measured | None:
     rows = run.rows
     rung = rows[rows["knob"] == _RUNG]
-    if rung.empty:
+    if rung.empty or not run.plan.of_the_report:
         return None
     batch = int(rung["batch"].iloc[0])
     setting = f"{run.plan.layers} layers, batch {batch}, {run.plan.sequence} tokens, bfloat16, one graph"
@@ -36,6 +36,8 @@ def _tokens(run: Run) -> Measured | None:
 
 
 def _efficiency(run: Run) -> Measured | None:
+    if not run.plan.of_the_report:
+        return None
     shared = {"load": "large", "ranks": run.plan.gpus}
     alone = Measured.of(repeats(run, "step_ms", load="large", strategy="single"), "")
     steps = repeats(run, "step_ms", strategy="ddp", **shared)
@@ -44,7 +46,9 @@ def _efficiency(run: Run) -> Measured | None:
 
 
 def _over_published(run: Run, in_float8: bool) -> Measured | None:
-    """Return how many times the published rate the fastest rung reaches, in bfloat16 or in float8."""
+    """Return how many times the published rate the fastest rung reaches; None of another model than the report's."""
+    if not run.plan.of_the_report:
+        return None
     table = tables.ladder(run)
     rungs = table[table["knob"].str.startswith("float8") == in_float8].sort_values("tokens_per_s", ascending=False)
     return figure_of(run, rungs, "tokens_per_s", 1 / PUBLISHED)

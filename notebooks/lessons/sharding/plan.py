@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Self
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
-from labkit import node
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.plans import TrainingPlan
-from labkit.theory.gpt import VOCABULARY, gpt
+from labkit.theory.gpt import SIZES, VOCABULARY, gpt
 from labkit.theory.shapes import Model
+from lessons.sharding.theory import forward_bytes, needed_bytes
 
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
@@ -35,6 +36,22 @@ _SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "
 _SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
 
 
+def _smaller(**knobs: tuple[int, ...]) -> dict[str, dict[str, Any]]:
+    """Return the sizes below the full one by name: fewer and fewer sequences at a time, then smaller models, as many.
+
+    `knobs` have a value for each step; the first ones are the full size's.
+    """
+    steps = [dict(zip(knobs, values, strict=True)) for values in zip(*knobs.values(), strict=True)] or [{}]
+    sizes = {}
+    for model, step in product(("GPT-2 Large", "GPT-2 medium", "GPT-2 small"), steps):
+        shape = dict(zip(("layers", "hidden", "heads"), SIZES[model], strict=True))
+        sizes[", ".join([model, *(f"{name}={value}" for name, value in step.items())])] = shape | step
+    return dict([*sizes.items()][1:])
+
+
+_FEWER = _smaller(micro_batch=(8, 4, 2, 1))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GptPlan(TrainingPlan):
     """GPT-2 Large, unless told otherwise: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
@@ -55,7 +72,6 @@ class GptPlan(TrainingPlan):
         "compiled": _COMPILED,
     }
     FEW: ClassVar[int | None] = 2
-    LARGE: ClassVar[tuple[int, int] | None] = None  # sequences that a roomy GPU holds, and one of 80 GB
 
     layers: int = 36
     hidden: int = 1280
@@ -76,6 +92,11 @@ class GptPlan(TrainingPlan):
         for knobs in self.knobs():
             if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
                 raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
+
+    @property
+    def of_the_report(self) -> bool:
+        """Whether the model is the report's."""
+        return (self.layers, self.hidden, self.heads) == SIZES["GPT-2 Large"]
 
     def model(self, vocabulary: int) -> Model:
         """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
@@ -105,15 +126,8 @@ class GptPlan(TrainingPlan):
         rows = -(-self.words // _ROWS) * _ROWS if pad else self.words
         return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
 
-    @classmethod
-    def full(cls, **knobs: Any) -> Self:
-        large: dict[str, Any] = {"large": cls.LARGE[0 if _roomy() else 1]} if cls.LARGE else {}
-        return super().full(**large | knobs)
-
-
-def _roomy() -> bool:
-    """Say whether a GPU of this node holds more than the 80 GB of the report's."""
-    return max((gpu.memory_mib or 0 for gpu in node.here().gpus), default=0) > 120_000
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return needed_bytes(self.layers, self.hidden, self.heads, self.sequence, point)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +135,9 @@ class Strategies(GptPlan):
     """Every strategy on all GPUs, interleaved: `large` sequences each, and the report's batch; two on fewer GPUs."""
 
     SMALL: ClassVar[dict[str, Any]] = {"large": 4, "batch": 8, "micro_batch": 2, "seeds": (0,)}
-    LARGE: ClassVar[tuple[int, int]] = (48, 16)
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _smaller(
+        large=(48, 32, 24, 16, 12, 8, 6, 4, 2, 1), micro_batch=(8, 8, 8, 8, 8, 4, 4, 2, 1, 1)
+    )
 
     strategies: tuple[str, ...] = ("ddp", "fsdp_full", "fsdp_grad", "fsdp_root")
     large: int = 48
@@ -146,7 +162,9 @@ class Ladder(GptPlan):
 
     least: ClassVar[int] = 1
     SMALL: ClassVar[dict[str, Any]] = {"large": 8, "micro_batch": 2}
-    LARGE: ClassVar[tuple[int, int]] = (64, 32)
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _smaller(
+        large=(64, 48, 32, 24, 16, 12, 8, 6, 4, 2, 1), micro_batch=(8, 8, 8, 8, 4, 2, 2, 1, 1, 1, 1)
+    )
 
     rungs: tuple[str, ...] = tuple(rung for rung in LADDER if rung != "one graph")
     large: int = 64
@@ -174,6 +192,7 @@ class Batches(GptPlan):
 
     least: ClassVar[int] = 1
     SMALL: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _smaller()
 
     sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
     warm_ups: int = 2
@@ -183,12 +202,16 @@ class Batches(GptPlan):
         for size in self.sizes:
             yield self.setting(micro_batch=size)
 
+    def must_fit(self, point: SimpleNamespace) -> bool:
+        return point.micro_batch == self.sizes[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulation(GptPlan):
     """Gradients exchanged after every micro-batch, or once per step; and as the student's functions do it."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _FEWER
 
     strategies: tuple[str, ...] = ("ddp", "fsdp_full")
     times: tuple[int, ...] = (2, 4)  # micro-batches per step; the report's step has 2
@@ -206,6 +229,7 @@ class AsReported(GptPlan):
     """The report's own comparison: plain attention, float32, nothing compiled, 32 sequences per step, 8 at a time."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "batch": 8, "micro_batch": 2}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _FEWER
 
     strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
     precision: str = "float32"
@@ -226,6 +250,7 @@ class Profiles(GptPlan):
     """One micro-batch per rank under the profiler, and once more without communication."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _FEWER
 
     strategies: tuple[str, ...] = ("single", "ddp", "fsdp_grad", "fsdp_full")
     warm_ups: int = 2
@@ -241,6 +266,7 @@ class Timeline(GptPlan):
     """Three steps with every allocation remembered."""
 
     least: ClassVar[int] = 1
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _FEWER
     iterations: int = 3
 
     def knobs(self) -> Iterator[dict[str, Any]]:
@@ -267,6 +293,9 @@ class Links(Plan):
         for ranks, collective, size in product(counts, self.collectives, self.sizes_kib):
             yield {"collective": collective, "ranks": ranks, "kib": size}
 
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return 1024 * point.kib * (1 + 1 / point.ranks)  # the whole and a rank's part
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(GptPlan):
@@ -275,6 +304,7 @@ class Trial(GptPlan):
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}
     ALLOWED: ClassVar[dict[str, tuple]] = {"variant": (*VARIANTS, "yours")}
     FULL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 12, "hidden": 768, "heads": 12}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {"micro_batch=1": {"micro_batch": 1}}
 
     variants: tuple[str, ...] = ("right",)
     strategies: tuple[str, ...] = ("ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
@@ -290,3 +320,13 @@ class Trial(GptPlan):
             for strategy in self.strategies if variant == "right" else ("fsdp_full",):
                 point = self.setting(strategy, self.gpus, times=self.times, compiled="no")
                 yield point | _WRONG.get(variant, {}) | {"variant": variant}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """The fuller of two moments, at most: in one process's step on all sequences, and when changes are compared.
+
+        Both have the process's weights, those of the start, the strategy's, and DDP's buckets. The step adds its
+        gradients; comparing adds one change, and the other with the parts that it is put together from.
+        """
+        whole = 4 * self.model(point.vocabulary).parameters
+        forward = forward_bytes(self.layers, self.hidden, self.heads, self.sequence, point, point.batch)
+        return 4 * whole + max(whole + forward, 3 * whole)

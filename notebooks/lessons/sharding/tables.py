@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -19,9 +20,8 @@ from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
 from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import activations
-from labkit.theory.memory import BYTES_PER_PARAMETER, ledger
 from labkit.theory.sizes import MIB
-from lessons.sharding.theory import COUNTS, project
+from lessons.sharding.theory import COUNTS, bytes_per_parameter, held, project
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -76,23 +76,10 @@ def batches(run: Run) -> pd.DataFrame:
 
 def forecast(plan: GptPlan, row: pd.Series | dict) -> dict[str, int]:
     """Return the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
-    size, state_bytes = _bytes_per_parameter(row["precision"])
-    kept = activations(plan.layers, plan.hidden, plan.heads, row["vocabulary"], row["micro_batch"], plan.sequence, size)
-    return ledger(
-        plan.model(row["vocabulary"]),
-        row["strategy"],
-        row["ranks"],
-        kept,
-        element_bytes=size,
-        state_bytes=state_bytes,
-        micro_batches=row["micro_batches"],
-        exchanges=_synced(row),
-    )
-
-
-def _bytes_per_parameter(precision: str) -> tuple[int, int]:
-    """Return the bytes of a weight and of its states; autocast leaves both in float32."""
-    return BYTES_PER_PARAMETER["float32" if precision == "autocast" else precision]
+    point = SimpleNamespace(**row)
+    size, _ = bytes_per_parameter(point.precision)
+    kept = activations(plan.layers, plan.hidden, plan.heads, point.vocabulary, point.micro_batch, plan.sequence, size)
+    return held(plan.model(point.vocabulary), point, kept)
 
 
 def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
@@ -106,7 +93,7 @@ def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:
         run,
         by or _BY,
         lambda plan, row: plan.model(row["vocabulary"]),
-        element_bytes=_bytes_per_parameter(run.plan.precision)[0],
+        element_bytes=bytes_per_parameter(run.plan.precision)[0],
         micro_batches="micro_batches",
         synced=_synced,
     )
@@ -143,6 +130,7 @@ def reported(run: Run) -> pd.DataFrame:
     """Return per strategy, as the report ran it: tokens_per_s with spread, speedup over one GPU, peak_mib, mfu.
 
     `printed_speedup`, `printed_tokens_per_s` (of the printed seconds) and `printed_peak_gb` are the report's, on H100s.
+    The fact `small` says whether the model is another than the report's.
     """
     table = strategies(run)
     table["speedup"], table["spread_speedup"] = (table[name] * table["ranks"] for name in ("efficiency", _SPREAD))
@@ -153,7 +141,7 @@ def reported(run: Run) -> pd.DataFrame:
     for name, column in columns.items():
         table[name] = table["strategy"].map(printed[column])
     steps = table["strategy"].map(printed["train_seconds_20_steps"]) / 20
-    return table.assign(printed_tokens_per_s=32 * 1024 / steps)
+    return made_from(table.assign(printed_tokens_per_s=32 * 1024 / steps), table, small=not run.plan.of_the_report)
 
 
 def overlap(run: Run) -> pd.DataFrame:
@@ -252,7 +240,7 @@ def _projected(
 ) -> _Row:
     """Return the projected step on `count` GPUs from a single one's, beside what was measured on as many."""
     model, compute_s = plan.model(int(single["vocabulary"])), single["step_ms"] / 1e3
-    size, _ = _bytes_per_parameter(single["precision"])
+    size, _ = bytes_per_parameter(single["precision"])
     fitted_ranks, at_count = _lines_at(lines, count)
     step, fixed = (
         project(model, strategy, count, compute_s, at_count, fitted_ranks=ranks, element_bytes=size)
