@@ -304,19 +304,11 @@ class Run(RunFolder):
         points are missing, and whether another program held the run's GPUs, too.
         """
         how = "recorded on" if self.recorded else "measured here,"
-<<<<<<< HEAD
-        small = ", small size" if self.plan.size == "small" else ""
+        size = f", {self.plan.size} size" if self.plan.size in ("small", "middle") else ""
         status, gaps = self.status, self.gaps and f", {self.gaps}"
         shared = ", ".join(map(str, status.get("contaminated") or []))
         other = f", contaminated: another program held GPU {shared}, too" if shared else ""
-        return f"{how} {self.machine}, {status.get('date', self.node.date)}{small}{gaps}{other}"
-=======
-        size = f", {self.plan.size} size" if self.plan.size in ("small", "middle") else ""
-        status = self.status
-        shared = ", ".join(map(str, status.get("contaminated") or []))
-        other = f", contaminated: another program held GPU {shared}, too" if shared else ""
-        return f"{how} {self.machine}, {status.get('date', self.node.date)}{size}{other}"
->>>>>>> fit-06
+        return f"{how} {self.machine}, {status.get('date', self.node.date)}{size}{gaps}{other}"
 
     @property
     def exports(self) -> Path:
