@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -51,7 +52,7 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     asked = "`size='full'` changes nothing: without a cluster's nodes this lesson runs small." if small else None
     left_out = [f"`{type(plan).__name__}`: {plan.left_out}." for plan in plans if plan.left_out]
     idle = _idle_workers_text(plans), _unused_gpus_text(plans, gpus)
-    return say(_where(plans), *left_out, why, asked, *idle, seeds_sentence)
+    return say(_where(plans), *left_out, *_of_the_gpus(plans), why, asked, *idle, seeds_sentence)
 
 
 def plan_classes(lab: ModuleType) -> list[type[Plan]]:
@@ -88,6 +89,16 @@ def _where(plans: list[Plan]) -> str:
     if len(groups) == 1:
         return f"Every launch of this lesson: {next(iter(groups))}."
     return " ".join(f"{', '.join(f'`{name}`' for name in names)}: {what}." for what, names in groups.items())
+
+
+def _of_the_gpus(plans: list[Plan]) -> Iterator[str]:
+    """Say what the GPUs that the plans use cannot do, and which pairs copy through the host."""
+    most = max((plan.gpus for plan in plans if plan.device == "cuda"), default=0)
+    used = node.here().gpus[:most]
+    yield from dict.fromkeys(filter(None, map(node.what_is_lacking, used)))
+    if pairs := node.pairs_without_peer_access(used):
+        named = listed(f"{a} and {b}" for a, b in pairs)
+        yield f"The driver gives GPUs {named} no peer access: what one sends the other goes through the host's memory."
 
 
 def _idle_workers_text(plans: list[Plan]) -> str | None:

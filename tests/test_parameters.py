@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import re
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from labkit.batch.execute import ThisInterpreter
 from labkit.engine.errors import NotEnoughGpus, ParameterError, PlanError
 from labkit.launching import launch
 from labkit.repository import RECORDED
-from lessons import accounting, attention, beyond_the_node, broadcast, pipeline, sharding, start
+from lessons import accounting, attention, beyond_the_node, broadcast, pipeline, precision_memory, sharding, start
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -309,3 +310,17 @@ def test_papermill_itself_ends_with_one_sentence_before_anything_is_launched(tmp
     assert words in caught.value.evalue
     ran = [cell for cell in nbformat.read(tmp_path / "ran.ipynb", as_version=4).cells if cell.get("execution_count")]
     assert len(ran) == 3  # the parameters, papermill's, and the set-up
+
+
+def test_the_check_says_what_was_left_out_and_what_the_gpus_lack(machine, monkeypatch):
+    machine(2)
+    monkeypatch.setattr(node, "free_bytes", lambda gpus: 22e9)
+    assert re.search(
+        r"`Memory`: full size needs 5\d\.\d GB, and a GPU has 22\.0 GB free: large instead\.", told(precision_memory)
+    )
+    assert "no peer access" not in told(broadcast)
+    monkeypatch.setattr(node, "pairs_without_peer_access", lambda gpus: [(0, 1)] if len(gpus) == 2 else [])
+    assert "gives GPUs 0 and 1 no peer access: what one sends the other goes through the host's memory" in told(
+        broadcast
+    )
+    assert "no peer access" not in told(precision_memory), "one GPU sends nothing"

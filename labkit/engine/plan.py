@@ -147,6 +147,10 @@ class Plan:
         """
         return 0
 
+    def needed_capability(self, point: SimpleNamespace) -> tuple[int, int]:
+        """Return the least compute capability of a GPU that can run the point; a row of an older one says so."""
+        return 0, 0
+
     def must_fit(self, point: SimpleNamespace) -> bool:
         """Whether a size is too large where this point does not fit; False in sweeps until nothing fits."""
         return True

@@ -214,17 +214,20 @@ class Worker:
     def measure_points(self, lab: Any, first_point: int) -> None:
         """Measure every point from `first_point` on; one that runs out of memory is a row that says so.
 
-        What needs more than is free at the start is not tried.
+        What needs a newer GPU, or more than is free at the start, is not tried.
         """
         import torch
 
-        free = self._free_bytes()
+        free, newest = self._free_bytes(), (math.inf, 0)
+        capability = torch.cuda.get_device_capability() if self.device.type == "cuda" else newest
         for point in self.plan.points()[first_point:]:
             self.point = point
             self.event("point", point=point.point)
             outcome = "ok"
             try:
-                if (needed := self.plan.needed_bytes(point)) > free:
+                if (least := self.plan.needed_capability(point)) > capability:
+                    self.record(status=f"needs compute capability {least[0]}.{least[1]}")
+                elif (needed := self.plan.needed_bytes(point)) > free:
                     self.record(status="does not fit", needed_bytes=needed, free_bytes=free)
                 else:
                     lab.measure(self, point)

@@ -17,7 +17,7 @@
 Knows nothing of runs and labs, imports no torch, and pandas only where a table is asked for.
 """
 
-from labkit.node.gpus import Gpu
+from labkit.node.gpus import Gpu, pairs_without_peer_access, what_is_lacking
 from labkit.node.inventory import Node, here, why_no_gpu_is_visible, why_no_more_gpus
 from labkit.node.occupancy import free_bytes, holders, used_mib
 from labkit.node.shown import wiring_of
@@ -29,8 +29,10 @@ __all__ = [
     "free_bytes",
     "here",
     "holders",
+    "pairs_without_peer_access",
     "parse_topology",
     "used_mib",
+    "what_is_lacking",
     "why_no_gpu_is_visible",
     "why_no_more_gpus",
     "wiring_of",

@@ -16,6 +16,8 @@ import pynvml
 from labkit.node.host import numa_node
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
+_READS = 0  # NVML_P2P_CAPS_INDEX_READ, which pynvml has as a tuple
+AMPERE = 8.0  # the first compute capability with matrix units for bfloat16 and TF32
 AMD_DEVICE = Path("/dev/kfd")  # where AMD's driver takes work
 
 
@@ -132,6 +134,27 @@ def why_slices_count_once(visible: Sequence[Gpu]) -> str:
     return (
         f", because {'; '.join(shared)} are MIG slices of one GPU: NCCL refuses two ranks on one GPU" if shared else ""
     )
+
+
+def what_is_lacking(gpu: Gpu) -> str:
+    """What a GPU before Ampere cannot do, as a sentence; "" for later ones, and where the driver does not tell."""
+    if gpu.compute_capability is None or float(gpu.compute_capability) >= AMPERE:
+        return ""
+    emulated = "bfloat16 products are emulated and slow, TF32 is plain float32, and what needs either is left out"
+    return f"{gpu.name} (compute capability {gpu.compute_capability}) has matrix units for float16 alone: {emulated}."
+
+
+def pairs_without_peer_access(gpus: Sequence[Gpu]) -> list[tuple[int, int]]:
+    """The pairs of GPUs that cannot read each other's memory, says the driver: copies go through the host's."""
+    with nvml() as works:
+        if not works:
+            return []
+        handles = {gpu.index: ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index) for gpu in gpus}
+        status = {
+            pair: ask(pynvml.nvmlDeviceGetP2PStatus, *map(handles.get, pair), _READS)
+            for pair in itertools.combinations(handles, 2)
+        }
+    return [pair for pair, told in status.items() if told not in (None, pynvml.NVML_P2P_STATUS_OK)]
 
 
 @contextmanager

@@ -46,6 +46,7 @@ class FakeNvml:
                 violationTime=2_500_000_000 * (1 - policy)
             ),
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [],
+            "nvmlDeviceGetP2PStatus": lambda a, b, what: pynvml.NVML_P2P_STATUS_OK,
             "nvmlSystemGetDriverVersion": lambda: "580.95.05",
             "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         }

@@ -14,7 +14,8 @@ from labkit.engine.plan import Plan
 from lessons.attention.theory import SQUARES, moment_bytes
 
 OURS = ("flash", "hopper")
-IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "yours", *OURS, "sdpa_flash", "sdpa_cudnn")
+TORCHS = ("sdpa_flash", "sdpa_cudnn")
+IMPLEMENTATIONS = ("plain", "by_hand", "compiled", "tiled", "yours", *OURS, *TORCHS)
 IN_PYTORCH = ("tiled", "yours")  # some launches per tile
 WIDTH = {"float32": 4, "bfloat16": 2}  # bytes of a number
 PRECISIONS = tuple(WIDTH)
@@ -67,6 +68,11 @@ class Attention(Plan):
         for precision, head_dim, sequence, implementation in every:
             if implementation not in IN_PYTORCH or sequence**2 <= self.tiled_most:
                 yield self.setting(implementation, sequence, head_dim, precision)
+
+    def needed_capability(self, point: SimpleNamespace) -> tuple[int, int]:
+        """Ampere's: torch's two kernels need it, and so does a product of bfloat16 in ours."""
+        ours_in_bfloat16 = point.implementation in OURS and point.precision == "bfloat16"
+        return (8, 0) if ours_in_bfloat16 or point.implementation in TORCHS else (0, 0)
 
     def needed_bytes(self, point: SimpleNamespace) -> float:
         """Return Q, K, V and dO, and the most beside them in the point's first row; 0 where there is no formula."""

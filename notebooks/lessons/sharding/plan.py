@@ -126,6 +126,11 @@ class GptPlan(TrainingPlan):
         rows = -(-self.words // _ROWS) * _ROWS if pad else self.words
         return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
 
+    def needed_capability(self, point: SimpleNamespace) -> tuple[int, int]:
+        """Ampere's of a step by hand, whose kernels read bfloat16, and Ada's of products in float8."""
+        by_hand = {"by hand": (8, 0), "by hand, float8": (8, 9)}
+        return by_hand.get(point.compiled, (0, 0))
+
     def needed_bytes(self, point: SimpleNamespace) -> float:
         return needed_bytes(self.layers, self.hidden, self.heads, self.sequence, point)
 

@@ -9,7 +9,7 @@ from made_attention import Problem, assert_exact
 
 from lessons.attention.worker import flash as kernels
 from lessons.attention.worker import measuring, outputs_and_gradients
-from lessons.attention.worker.measuring import CANDIDATES, Tile
+from lessons.attention.worker.measuring import CANDIDATES, SMALL, Tile
 
 pytestmark = pytest.mark.slow
 FEW = Tile(64, 64, 1, 4, described=False)  # of few programs, for the kernels that a test is not about
@@ -18,7 +18,7 @@ FEW = Tile(64, 64, 1, 4, described=False)  # of few programs, for the kernels th
 @pytest.mark.parametrize("described", [False, True], ids=["program", "host"])
 @pytest.mark.parametrize(
     ("problem", "tile"),
-    [(problem, tile) for problem, tiles in CANDIDATES.items() for tile in tiles],
+    [(problem, tile) for problem, tiles in CANDIDATES.items() for tile in (*tiles, *SMALL)],
     ids=lambda value: str(value) if isinstance(value, Tile) else "-".join(map(str, value)),
 )
 def test_every_tile_gives_the_same(problem, tile, described, monkeypatch):
@@ -93,8 +93,18 @@ def test_a_tile_tells_the_compiler_of_warps_and_registers():
     assert Tile(64, 64, 3, 8).options() == {"num_warps": 8}
 
 
+def test_where_none_of_the_candidates_fits_a_smaller_tile_is_taken(monkeypatch):
+    """As in 64 KB of shared memory; that they give the same is tested with the candidates."""
+    tiles = [tile._replace(described=False) for tile in CANDIDATES["forward", "bfloat16", 64]]
+    small = [tile._replace(described=False) for tile in SMALL]
+    gpu = Launches(monkeypatch, dict.fromkeys(tiles) | {small[0]: None} | {tile: [2.0] for tile in small[1:]})
+    assert gpu.choose(1024) == small[1]
+    assert gpu.tried == [*tiles, *small]
+
+
 def test_where_no_tile_can_be_chosen_it_is_said_why(monkeypatch):
     tiles = [tile._replace(described=False) for tile in CANDIDATES["forward", "bfloat16", 64]]
+    tiles += [tile._replace(described=False) for tile in SMALL]
     gpu = Launches(monkeypatch, dict.fromkeys(tiles))
     with pytest.raises(RuntimeError, match=r"no tile for .* fits this GPU"):
         gpu.choose(1024)

@@ -162,6 +162,8 @@ CANDIDATES = {
     ("forward", "float32", 128): (Tile(128, 32, 2, 8),),
     ("queries", "float32", 128): (Tile(128, 32, 2, 8),),
 }
+# Where a program has 64 to 100 KB of shared memory, and none of those above fits.
+SMALL = (Tile(64, 32, 2, 4), Tile(32, 32, 1, 4), Tile(16, 16, 1, 4))
 ON_CPU = Tile(32, 16, 1, 4, described=False)  # for Triton's interpreter, where only the result counts
 
 Problem = tuple[str, str, int, bool, int]  # kernel, precision, padded head dimension, causal, queries up to
@@ -180,12 +182,13 @@ def tile_for(kernel: str, q: torch.Tensor, padded_width: int, causal: bool, laun
             raise RuntimeError(f"no tile is chosen for {problem} yet: call it once before capturing a CUDA graph")
         # Bound by its products, float32 has less to gain, and compiling a second kernel for it takes 20 s at d = 128.
         described = DIRECT or (precision == "bfloat16" and problem[-1] >= LONG)
-        candidates = [tile._replace(described=described) for tile in tiles]
-        times = {tile: _milliseconds(launch, tile) for tile in candidates}
-        fitting = [tile for tile in times if not math.isnan(times[tile])]
-        if not fitting:
+        for some in (tiles, SMALL):
+            times = {tile: _milliseconds(launch, tile) for tile in (t._replace(described=described) for t in some)}
+            if fitting := [tile for tile in times if not math.isnan(times[tile])]:
+                chosen[problem] = min(fitting, key=times.__getitem__)
+                break
+        else:
             raise RuntimeError(f"no tile for {problem} fits this GPU: it has too few registers or too little memory")
-        chosen[problem] = min(fitting, key=times.__getitem__)
     return chosen[problem]
 
 
