@@ -62,7 +62,7 @@ def stand_in(door: dict[str, Any]) -> None:
 
 
 def gaps_of(value: Any) -> str:
-    """Return which points are missing of the run that a value is from: "of 9 points 7 out of memory", or ""."""
+    """Return what the run lacks that a value is from, as `Run.gaps` says it; "" where it lacks nothing."""
     if isinstance(value, Run | NotMeasured):
         return value.gaps
     if hasattr(value, "attrs"):

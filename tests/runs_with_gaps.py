@@ -33,7 +33,7 @@ class RunWithGaps(Run):
     def gaps(self) -> str:
         points = self.plan.points()
         lost = sum(not self.kept(place, len(points)) for place in range(len(points)))
-        return f"of {len(points)} points {lost} {OUT_OF_MEMORY}" if lost else ""
+        return f"{lost} of {len(points)} points missing: {lost} × {OUT_OF_MEMORY}" if lost else ""
 
     @property
     def exports(self) -> Path:

@@ -15,7 +15,7 @@ from labkit.report.record import OK
 from labkit.repository import REPOSITORY, chosen_notebooks
 from lessons import precision_memory
 
-LOST = "of 8 points 8 out of memory"
+LOST = "8 of 8 points missing: 8 × out of memory"
 INSTALLS = f"""
 import sys
 sys.path.insert(0, {str(REPOSITORY / "tests")!r})

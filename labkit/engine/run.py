@@ -233,10 +233,10 @@ class Run(RunFolder):
 
     @property
     def gaps(self) -> str:
-        """Which points of a run of this node are missing: "of 9 points 7 out of memory"; "" where none is."""
+        """What a run of this node lacks, "7 of 9 points missing: 7 × out of memory"; "" where it lacks nothing."""
         missing = {} if self.recorded else self.tally().get("missing", {})
-        each = ", ".join(f"{count} {status}" for status, count in missing.items())
-        return each and f"of {len(self.plan.points())} points {each}"
+        each = ", ".join(f"{count} × {status}" for status, count in missing.items())
+        return each and f"{sum(missing.values())} of {len(self.plan.points())} points missing: {each}"
 
     def append(self, rank: int, row: dict[str, Any]) -> None:
         """Append one row to the rank's file; it is on disk when this returns."""

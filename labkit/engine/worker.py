@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic, sleep  # a lab may patch the module's
 from time import time as unix_time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from labkit.engine import node_clock
 from labkit.engine.json_lines import open_to_append, row_line
@@ -197,8 +197,12 @@ class Worker:
             self._require_meeting_place()
         outcomes = {self.store.get(key).decode() for key in keys} if complete else set()
         if outcomes != {outcome}:
-            self.event("restart", point=point)
-            os._exit(RESTART_STATUS)
+            self._restart()
+
+    def _restart(self) -> NoReturn:
+        """End this process, so that fresh workers measure the points after this one."""
+        self.event("restart", point=self.point.point)
+        os._exit(RESTART_STATUS)
 
     def _free_bytes(self) -> float:
         """Return what is free on the fullest of the ranks' GPUs; without GPUs of the host's memory."""
@@ -231,9 +235,14 @@ class Worker:
                     self.record(status="does not fit", needed_bytes=needed, free_bytes=free)
                 else:
                     lab.measure(self, point)
-            except torch.OutOfMemoryError:
+            except RuntimeError as error:  # torch.OutOfMemoryError is one
+                by_the_driver = "CUDA error: out of memory" in str(error)
+                if not by_the_driver and not isinstance(error, torch.OutOfMemoryError):
+                    raise
                 outcome = "out of memory"
                 self.record(status=outcome)
+                if by_the_driver:  # as while a CUDA graph is captured: what was begun cannot be ended
+                    self._restart()
             self.require_own_process()
             self.agree(point.point, outcome)
             self.event("done", point=point.point)

@@ -26,6 +26,8 @@ def measure(worker, point) -> None:
         worker.barrier()
     elif point.fault == "oom":
         raise torch.OutOfMemoryError("no memory on any rank")
+    elif point.fault == "oom of the driver" and worker.rank == worker.plan.rank:
+        raise RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in the manual")
     elif point.fault == "a lesson's worker":
         importlib.import_module("lessons.broadcast.worker")
         only_the_kernels = ("lessons.broadcast.charts", "labkit.course", "labkit.launching", "pandas", "IPython")

@@ -50,6 +50,14 @@ def test_out_of_memory_is_a_row_and_the_sweep_goes_on():
     assert "2 × out of memory" in repr(run)
 
 
+def test_memory_that_the_driver_refuses_is_a_row_and_fresh_workers_go_on():
+    """Without torch's own error, as while a CUDA graph is captured."""
+    run = launch(Faults(faults=("none", "oom of the driver", "none")))
+    assert run.rows.groupby("point")["status"].agg(set).tolist() == [{"ok"}, {"ok", "out of memory"}, {"ok"}]
+    assert run.rows.groupby("point")["pid"].first().nunique() == 2
+    assert run.status["launches"] == 2
+
+
 def test_what_cannot_fit_is_a_row_and_is_not_tried():
     run = launch(Faults(faults=("none", "too large", "none")))
     assert run.rows.groupby("point")["status"].agg(set).tolist() == [{"ok"}, {"does not fit"}, {"ok"}]
