@@ -22,9 +22,9 @@ MOST_WORKERS = 1024  # of any plan, also of one that was recorded: no node has a
 SIZES = ("auto", "small", "full", "recorded")
 PARAMETERS = ("size", "gpus", "seeds")  # of every notebook, and what `Plan.sized` takes
 LARGEST_SEED = 2**32 - 1  # workers add to a seed and multiply it by up to a million, and torch's own end at 2**64
-# What a process holds of a GPU's memory before its first tensor, and what the allocator's gaps and the libraries' own
-# buffers take of the rest.
-CONTEXT_BYTES, MEMORY_MARGIN = 0.6e9, 0.05
+# Of a GPU's free memory: what a process holds before its first tensor (645 MB on an H200 with torch 2.11), and the
+# share of the rest that is left to the allocator's gaps and the libraries' buffers. Ledgers are 3 % low at most.
+CONTEXT_BYTES, MEMORY_MARGIN = 0.65e9, 0.05
 MOST_SEEDS = 1000  # a sweep of seconds, repeated more often than this, is a slip of the keyboard
 
 
