@@ -1,13 +1,14 @@
 # `make` lists what there is to do. The first target that needs .venv builds it (a minute, 3 GB).
 
 # PYTHON3=python3.12 builds .venv with that Python. PY=python3 uses a Python that has everything already, and builds
-# nothing. OFFLINE=1: see `wheels`. ZERO=1 adds DeepSpeed, for lab 04's section on ZeRO; without it that section shows
+# nothing. OFFLINE=1: see `wheels`. HOST=1 keeps torch and whatever else `python3` has, and adds what it lacks. ZERO=1 adds DeepSpeed, for lab 04's section on ZeRO; without it that section shows
 # the recorded run.
 PY        = .venv/bin/python
 PYTHON3   = python3
 ARGS      =
 JOBS      = 2
 OFFLINE   =
+HOST      =
 ZERO      =
 PDF       =
 DIR       =
@@ -111,8 +112,8 @@ clean:  ## remove runs/ with all reports, and the caches; keep .venv, recorded d
 .venv/.ready: requirements.txt pyproject.toml $(if $(OFFLINE),$(wildcard wheelhouse/requirements.txt))
 	@$(PYTHON3) -c "import sys; sys.version_info >= (3, 11) or sys.exit('The workbook needs Python 3.11 or newer, and \
 	$(PYTHON3) is ' + sys.version.split()[0] + '. Name another one: make $(MAKECMDGOALS) PYTHON3=python3.12')"
-ifneq ($(OFFLINE),)
-	$(PYTHON3) labkit/tools/offline.py
+ifneq ($(OFFLINE)$(HOST),)
+	$(PYTHON3) labkit/tools/offline.py $(if $(HOST),$(WHEELS))
 else
 	$(PYTHON3) -m venv .venv
 	.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt

@@ -1,4 +1,4 @@
-"""`make … OFFLINE=1` on a node whose python3 is a virtual environment: real ones, with tiny packages and no network."""
+"""`make … OFFLINE=1` and HOST=1 on a node whose python3 is a virtual environment: real, tiny packages, no network."""
 
 import json
 import os
@@ -150,6 +150,26 @@ def test_a_second_call_builds_nothing(node, built):
     ready = (node.checkout / ".venv" / ".ready").stat().st_mtime_ns
     assert node.make("run").returncode == node.make("run", "OFFLINE=1").returncode == 0
     assert (node.checkout / ".venv" / ".ready").stat().st_mtime_ns == ready
+
+
+def test_the_hosts_packages_are_kept_and_the_registry_gives_what_is_missing(tmp_path):
+    """In the versions that the workbook names; the registry is a folder here."""
+    node = Node(tmp_path)
+    installed(node.packages, "triton")
+    registry = tmp_path / "registry"
+    registry.mkdir()
+    wheel(registry, "shared", "2.0")
+    wheel(registry, "extra", "1.0", needs=["shared>=2", "on_node"])
+    wheel(registry, "extra", "3.0")
+    with (node.checkout / "requirements.txt").open("a", encoding="utf-8") as file:
+        file.write("extra==1.0  # what is tested\non_node==2.0\n")
+    pip = ("PIP_NO_INDEX=1", f"PIP_FIND_LINKS={registry.as_uri()}")
+    done = node.make("run", "HOST=1", "WHEELS=extra", *pip)
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["on_node"] == str(node.packages / "on_node.py"), "extra needs it in any version"
+    assert seen["extra"].startswith(str(node.checkout)) and seen["shared"].startswith(str(node.checkout))
+    assert Path(seen["extra"]).read_text() == "version = '1.0'\n"
 
 
 def test_a_python_that_is_too_old_is_told_in_one_sentence(tmp_path):

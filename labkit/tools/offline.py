@@ -1,9 +1,9 @@
-"""`make … OFFLINE=1` on a node without a registry: a .venv that sees the packages of the python3 that was called.
+"""`make … OFFLINE=1` and `make … HOST=1`: a .venv that sees the packages of the python3 that was called.
 
-    python3 labkit/tools/offline.py
+    python3 labkit/tools/offline.py                      # adds from wheelhouse/ what that python3 lacks
+    python3 labkit/tools/offline.py papermill sphinx …   # adds it from pip's registry, in the workbook's versions
 
-pip adds from wheelhouse/ what that python3 lacks, and names what both lack. Started by its path: it needs nothing but
-Python and pip, and imports nothing of labkit.
+pip names what is nowhere. Started by its path: it needs nothing but Python and pip, and imports nothing of labkit.
 """
 
 from __future__ import annotations
@@ -29,16 +29,24 @@ JUPYTER = [
 ]
 
 
-def main() -> None:
+def main(*names: str) -> None:
     """Build .venv; the status is pip's, or Python's where the node lacks what no wheelhouse has."""
     build()
-    pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-index"]
-    wheels = ["--find-links", WHEELHOUSE, "--requirement", WHEELHOUSE / "requirements.txt"]
+    pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    of_wheelhouse = ["--no-index", "--find-links", WHEELHOUSE, "--requirement", WHEELHOUSE / "requirements.txt"]
+    wheels = pinned(names) if names else of_wheelhouse
     # pip is not asked for these: what their metadata names is often not what a vendor's image has.
     imports = [PYTHON, "-c", "import torch, transformers, triton"]
     if status := subprocess.call([*pip, *wheels]) or subprocess.call(imports):
         sys.exit(status)
     link_jupyter()
+
+
+def pinned(names: tuple[str, ...]) -> list[str]:
+    """Return the packages in the versions of requirements.txt; one that it does not name is left to pip."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    versions = {line.partition("==")[0]: line.split()[0] for line in lines if "==" in line.split("#")[0]}
+    return [versions.get(name, name) for name in names]
 
 
 def build() -> None:
@@ -66,4 +74,4 @@ def link_jupyter() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
