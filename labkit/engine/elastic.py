@@ -14,19 +14,13 @@ from typing import Any
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.numa.binding import AffinityMode, NumaOptions
 
 from labkit.engine import forkserver, rendezvous
 from labkit.engine.enter import enter
 from labkit.engine.log_text import one_line
 from labkit.engine.messages import LaunchOutcome, StartWorkers
 from labkit.engine.processes import end_with, set_name
-
-try:
-    from torch.numa.binding import AffinityMode, NumaOptions
-except ImportError:  # torch 2.8
-    CHOSEN_CORES: dict[str, Any] = {}
-else:
-    CHOSEN_CORES = {"numa_options": NumaOptions(AffinityMode.NODE)}
 
 MONITOR_SECONDS = 0.05
 MOST_ERROR = 1_000  # characters
@@ -66,7 +60,7 @@ def run_launch(run_id: str, log_folder: Path, store: Path, request: StartWorkers
 def launch_config(run_id: str, log_folder: Path, request: StartWorkers) -> LaunchConfig:
     """Return what torch's agent is told. A process that has asked CUDA for its GPUs can fork no worker that uses them.
 
-    From version 2.9 on, torch asks where no binding of cores is given, to choose one.
+    torch asks where no binding of cores is given, to choose one.
     """
     of_nodes = request.get("rendezvous")
     nodes = of_nodes["nodes"] if of_nodes else 1
@@ -82,7 +76,7 @@ def launch_config(run_id: str, log_folder: Path, request: StartWorkers) -> Launc
         monitor_interval=MONITOR_SECONDS,
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=str(log_folder)),
-        **CHOSEN_CORES,
+        numa_options=NumaOptions(AffinityMode.NODE),
     )
     config.numa_options = None  # workers may use every core; a lab that binds them says so itself
     return config

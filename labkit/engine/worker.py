@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from labkit.engine.run import Run
 
 RESTART_STATUS = 75  # exit status: this point ended the process group; launch fresh workers for the points after it
 MOST_PAUSE_S = 0.005  # between two looks at how the other ranks have ended a point
+OF_THE_DRIVER = re.compile(r"CUDA( error|\]): out of memory")  # torch's AcceleratorError, Triton's RuntimeError
 PEERS_SECONDS = 3  # how long a rank that ran out of memory waits for the others, who may be stuck in a collective
 
 
@@ -236,12 +238,12 @@ class Worker:
                 else:
                     lab.measure(self, point)
             except RuntimeError as error:  # torch.OutOfMemoryError is one
-                by_the_driver = "CUDA error: out of memory" in str(error)
+                by_the_driver = OF_THE_DRIVER.search(str(error)) is not None
                 if not by_the_driver and not isinstance(error, torch.OutOfMemoryError):
                     raise
                 outcome = "out of memory"
                 self.record(status=outcome)
-                if by_the_driver:  # as while a CUDA graph is captured: what was begun cannot be ended
+                if by_the_driver:  # as while a CUDA graph is captured, or by Triton: what was begun cannot be ended
                     self._restart()
             self.require_own_process()
             self.agree(point.point, outcome)

@@ -16,6 +16,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+OF_THE_DRIVER = ("CUDA error: out of memory\nSearch for it in the manual", "Triton Error [CUDA]: out of memory")
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
@@ -26,8 +27,8 @@ def measure(worker, point) -> None:
         worker.barrier()
     elif point.fault == "oom":
         raise torch.OutOfMemoryError("no memory on any rank")
-    elif point.fault == "oom of the driver" and worker.rank == worker.plan.rank:
-        raise RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in the manual")
+    elif point.fault in OF_THE_DRIVER and worker.rank == worker.plan.rank:
+        raise RuntimeError(point.fault)
     elif point.fault == "a lesson's worker":
         importlib.import_module("lessons.broadcast.worker")
         only_the_kernels = ("lessons.broadcast.charts", "labkit.course", "labkit.launching", "pandas", "IPython")

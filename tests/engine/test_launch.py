@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from faults_plan import Faults
+from faults_worker import OF_THE_DRIVER
 from launches import failed, line_of
 
 from labkit import node
@@ -50,9 +51,10 @@ def test_out_of_memory_is_a_row_and_the_sweep_goes_on():
     assert "2 × out of memory" in repr(run)
 
 
-def test_memory_that_the_driver_refuses_is_a_row_and_fresh_workers_go_on():
+@pytest.mark.parametrize("said", OF_THE_DRIVER)
+def test_memory_that_the_driver_refuses_is_a_row_and_fresh_workers_go_on(said):
     """Without torch's own error, as while a CUDA graph is captured."""
-    run = launch(Faults(faults=("none", "oom of the driver", "none")))
+    run = launch(Faults(faults=("none", said, "none")))
     assert run.rows.groupby("point")["status"].agg(set).tolist() == [{"ok"}, {"ok", "out of memory"}, {"ok"}]
     assert run.rows.groupby("point")["pid"].first().nunique() == 2
     assert run.status["launches"] == 2

@@ -37,7 +37,11 @@ def prepare(worker: Worker) -> None:
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
-    """Measure one point."""
+    """Measure one point.
+
+    What torch keeps for tensors to come is given back before: Triton's kernels need memory of the driver, too.
+    """
+    torch.cuda.empty_cache()
     if isinstance(worker.plan, Errors):
         worker.record(**errors(point, worker.device, worker.plan.yours))
     elif isinstance(worker.plan, Trial):

@@ -39,7 +39,7 @@ SCHEDULES = {
     "zero_bubble": ScheduleInterleavedZeroBubble,
 }
 ONE_STAGE = ("gpipe", "1f1b")  # their classes take a stage, the others a list of stages
-HAS_A_CHOICE = "return_outputs" in inspect.signature(ScheduleGPipe.step).parameters  # torch 2.8 returns them always
+HAS_A_CHOICE = "return_outputs" in inspect.signature(ScheduleGPipe.step).parameters  # torch 2.9 returns them always
 _WATCHED = {"F": "forward_one_chunk", "B": "backward_one_chunk", "W": "backward_weight_one_chunk"}
 
 
