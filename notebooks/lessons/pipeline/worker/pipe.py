@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +38,6 @@ SCHEDULES = {
     "zero_bubble": ScheduleInterleavedZeroBubble,
 }
 ONE_STAGE = ("gpipe", "1f1b")  # their classes take a stage, the others a list of stages
-HAS_A_CHOICE = "return_outputs" in inspect.signature(ScheduleGPipe.step).parameters  # torch 2.9 returns them always
 _WATCHED = {"F": "forward_one_chunk", "B": "backward_one_chunk", "W": "backward_weight_one_chunk"}
 
 
@@ -104,13 +102,12 @@ class Pipe:
     def run(self, keep_outputs: bool = False) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
         """Run all micro-batches through; return the outputs (on the last rank, if kept) and the losses (there)."""
         inputs = (self.tokens,) if self.first else ()
-        outputs = {"return_outputs": keep_outputs} if HAS_A_CHOICE else {}
         losses: list[torch.Tensor] = []
         if self.training:
             target = {"target": self.labels, "losses": losses} if self.last else {}
-            return self.schedule.step(*inputs, **outputs, **target), losses
+            return self.schedule.step(*inputs, return_outputs=keep_outputs, **target), losses
         with torch.set_grad_enabled(self.keeps_activations):
-            return self.schedule.step(*inputs, **outputs), losses
+            return self.schedule.step(*inputs, return_outputs=keep_outputs), losses
 
     def step(self) -> list[torch.Tensor]:
         """One step as training does it: forward and backward of all micro-batches, then AdamW; or forward only."""
