@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterator
-from types import ModuleType
+import math
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from IPython import get_ipython
@@ -14,7 +15,7 @@ from IPython.display import Markdown
 from labkit import node
 from labkit.engine.errors import ParameterError, PlanError
 from labkit.engine.launch_settings import nodes_wanted
-from labkit.engine.plan import PARAMETERS, Plan, require_parameters
+from labkit.engine.plan import CONTEXT_BYTES, PARAMETERS, Plan, require_parameters
 from labkit.engine.recordings import replay
 from labkit.engine.session import AgentSession
 from labkit.launching import why_replayed
@@ -52,7 +53,9 @@ def check_parameters(lab: ModuleType, *, size: Any, gpus: Any, seeds: Any) -> Ma
     asked = "`size='full'` changes nothing: without a cluster's nodes this lesson runs small." if small else None
     left_out = [f"`{type(plan).__name__}`: {plan.left_out}." for plan in plans if plan.left_out]
     idle = _idle_workers_text(plans), _unused_gpus_text(plans, gpus)
-    return say(_where(plans), *left_out, *_of_the_gpus(plans), why, asked, *idle, seeds_sentence)
+    return say(
+        _where(plans), *left_out, *_untried_points(plans), *_of_the_gpus(plans), why, asked, *idle, seeds_sentence
+    )
 
 
 def plan_classes(lab: ModuleType) -> list[type[Plan]]:
@@ -89,6 +92,22 @@ def _where(plans: list[Plan]) -> str:
     if len(groups) == 1:
         return f"Every launch of this lesson: {next(iter(groups))}."
     return " ".join(f"{', '.join(f'`{name}`' for name in names)}: {what}." for what, names in groups.items())
+
+
+def _untried_points(plans: list[Plan]) -> Iterator[str]:
+    """Say how many points of which plans the GPUs cannot run: for want of memory, or because they are too old."""
+    on_gpus = [plan for plan in plans if plan.device == "cuda"]
+    gpus = node.here().gpus[: max((plan.gpus for plan in on_gpus), default=0)]
+    free = node.free_bytes(gpus) or math.inf
+    oldest = min((version for gpu in gpus if (version := gpu.version)), default=(math.inf, 0))
+    untried: dict[str, Callable[[Plan, SimpleNamespace], bool]] = {
+        f"do not fit in {free / 1e9:.1f} GB": lambda plan, point: plan.needed_bytes(point) > free - CONTEXT_BYTES,
+        "need a newer GPU": lambda plan, point: plan.needed_capability(point) > oldest,
+    }
+    for why, is_untried in untried.items():
+        counts = {type(plan).__name__: sum(is_untried(plan, point) for point in plan.points()) for plan in on_gpus}
+        if named := [f"{count} of `{name}`" for name, count in counts.items() if count]:
+            yield f"Points that are not tried, because they {why}: {listed(named)}."
 
 
 def _of_the_gpus(plans: list[Plan]) -> Iterator[str]:

@@ -324,3 +324,20 @@ def test_the_check_says_what_was_left_out_and_what_the_gpus_lack(machine, monkey
         broadcast
     )
     assert "no peer access" not in told(precision_memory), "one GPU sends nothing"
+
+
+def test_the_check_says_how_many_points_the_gpus_cannot_run(machine, monkeypatch):
+    machine(1)
+    assert "not tried" not in told(attention)
+    monkeypatch.setattr(node, "free_bytes", lambda gpus: 7e9)
+    plans = [kind.sized() for kind in (attention.Memory, attention.Race)]
+    memory, race = (sum(plan.needed_bytes(point) > 6.35e9 for point in plan.points()) for plan in plans)
+    assert memory and race
+    assert re.search(
+        rf"because they do not fit in 7\.0 GB: .*{memory} of `Memory`, .*{race} of `Race`", told(attention)
+    )
+    turing = dataclasses.replace(node.here().gpus[0], compute_capability="7.5")
+    here = dataclasses.replace(node.here(), gpus=(turing,))
+    monkeypatch.setattr(node, "here", lambda: here)
+    assert re.search(r"because they need a newer GPU: .* of `Race`", told(attention))
+    assert "has matrix units for float16 alone" in told(attention)

@@ -17,7 +17,7 @@ from labkit.node.host import numa_node
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 _READS = 0  # NVML_P2P_CAPS_INDEX_READ, which pynvml has as a tuple
-AMPERE = 8.0  # the first compute capability with matrix units for bfloat16 and TF32
+AMPERE = (8, 0)  # the first compute capability with matrix units for bfloat16 and TF32
 AMD_DEVICE = Path("/dev/kfd")  # where AMD's driver takes work
 
 
@@ -47,6 +47,11 @@ class Gpu:
     power_limit_w: float | None = None
     temperature_c: int | None = None
     persistence: bool | None = None
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The compute capability as numbers, (9, 0); () where the driver does not tell."""
+        return tuple(map(int, self.compute_capability.split("."))) if self.compute_capability else ()
 
 
 def read_gpus() -> tuple[tuple[Gpu, ...], tuple[Gpu, ...], str | None, str | None]:
@@ -138,7 +143,7 @@ def why_slices_count_once(visible: Sequence[Gpu]) -> str:
 
 def what_is_lacking(gpu: Gpu) -> str:
     """What a GPU before Ampere cannot do, as a sentence; "" for later ones, and where the driver does not tell."""
-    if gpu.compute_capability is None or float(gpu.compute_capability) >= AMPERE:
+    if not gpu.version or gpu.version >= AMPERE:
         return ""
     emulated = "bfloat16 products are emulated and slow, TF32 is plain float32, and what needs either is left out"
     return f"{gpu.name} (compute capability {gpu.compute_capability}) has matrix units for float16 alone: {emulated}."
