@@ -37,6 +37,18 @@ def bert_activations(
     return kept + layers * heads * tokens * sequence * (2 * element_bytes + 1 if dropout else element_bytes)
 
 
+def autocast_activations(layers: int, hidden: int, heads: int, batch: int, sequence: int) -> int:
+    """Return the bytes that BERT's forward keeps under bfloat16 autocast; rounded copies of weights come on top.
+
+    Attention is fused, and there is no dropout. In units of batch × sequence × hidden × 2 bytes a layer keeps 20: its
+    input, rounded anew for q, k and v each, these three, the attention's output, what goes into both LayerNorms in
+    float32, what comes out of the first one, rounded, four before GELU and four after it. The embeddings' LayerNorm
+    adds its input in float32. Statistics are those of `bert_activations`.
+    """
+    tokens = batch * sequence
+    return tokens * (2 * (20 * layers + 2) * hidden + 2 * (2 * layers + 1) * 4 + layers * heads * 4)
+
+
 _CLOSE = 1e-3  # relative, of float32 values that differ by rounding alone
 
 
