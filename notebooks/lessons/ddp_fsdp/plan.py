@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 from labkit.engine.errors import PlanError
 from labkit.engine.launch_settings import allowed_gpus
 from labkit.plans import STRATEGIES, ZERO, TrainingPlan
+from labkit.theory.bert import autocast_activations, bert_activations
 from labkit.theory.memory import BYTES_PER_PARAMETER, compared_bytes, ledger
 from labkit.theory.shapes import Model, bert, configuration, elements
-from lessons.ddp_fsdp.theory import autocast_activations, bert_activations
 
 BERT = configuration("bert-base")
 BY_HAND = {"own_hook": "ddp", "own_shards": "fsdp_full"}  # what is written out in the lesson, and what it stands for
