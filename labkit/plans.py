@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.theory.shapes import Model
-from labkit.theory.transformer import CONFIGURATIONS, SMALL_SEQUENCE, SMALL_VOCABULARY, VOCABULARY, transformer
+from labkit.theory.step_memory import Shape
+from labkit.theory.transformer import CONFIGURATIONS, SIZES, SMALL_SEQUENCE, SMALL_VOCABULARY, VOCABULARY, transformer
 
 STRATEGIES = ("single", "ddp", "fsdp_grad", "fsdp_full", "fsdp_root")
 ZERO = ("zero1", "zero2", "zero3")  # DeepSpeed's, where it is installed
@@ -38,6 +39,12 @@ class TrainingPlan(Plan):
                 raise PlanError(f"ranks={knobs['ranks']}: this plan has {self.gpus} GPUs")
             if knobs["batch"] < 1 or knobs["batch"] % knobs["ranks"]:
                 raise PlanError(f"batch={knobs['batch']} does not divide among {knobs['ranks']} ranks")
+
+
+def smaller_than(name: str) -> dict[str, dict[str, Any]]:
+    """Return the course's sizes below this one, the largest first, as a TransformerPlan's MIDDLE."""
+    smaller = [*SIZES][: [*SIZES].index(name)]
+    return {size: dict(zip(("hidden", "inner", "layers", "heads"), SIZES[size], strict=True)) for size in smaller[::-1]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,3 +78,9 @@ class TransformerPlan(Plan):
     def model(self) -> Model:
         """The model as its parameters' shapes."""
         return transformer(self.hidden, self.inner, self.layers, self.vocabulary)
+
+    def shape(self, precision: str = "float32") -> Shape:
+        """The model and a rank's batch, as the ledger of a step takes them; precision is one of TRAINING_PRECISIONS."""
+        multiplied = "bfloat16" if precision == "autocast" else "float32"
+        sizes = (self.vocabulary, self.hidden, self.inner, self.layers, self.heads)
+        return Shape(*sizes, self.samples, self.sequence, multiplied, self.device == "cuda")

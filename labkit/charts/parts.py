@@ -64,15 +64,17 @@ def distinct(entries: Iterable[Any], *facts: str) -> tuple[Any, ...]:
 def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes: str) -> list[list[Layer]]:
     """Return what each panel of a chart draws: this run first, the recorded one beside it or behind it.
 
-    Two runs share a panel where their tables agree in whether they are small, in their number of ranks, and in the
-    facts named by `sizes`, such as "bytes": then the recorded run comes first, since it is drawn behind. Otherwise each
-    run has its own panel. Where one of them is None, or `here` is a replay of the recorded run, there is one panel.
+    Two runs share a panel where their tables agree in their size (small, middle or full), in their number of ranks, and
+    in the facts named by `sizes`, such as "bytes": then the recorded run comes first, since it is drawn behind.
+    Otherwise each run has its own panel. Where one of them is None, or `here` is a replay of the recorded run, there is
+    one panel.
     """
     if recorded is None:
         return [[Layer(here, recorded=False)]] if here is not None else []
     if here is None or len(distinct((here, recorded))) == 1:
         return [[Layer(recorded, recorded=True)]]
-    agree = all(fact_or(here, name, None) == fact_or(recorded, name, None) for name in ("small", "ranks", *sizes))
+    names = ("small", "middle", "ranks", *sizes)
+    agree = all(fact_or(here, name, False) == fact_or(recorded, name, False) for name in names)
     this_run = Layer(here, recorded=is_recorded(here))
     if agree:
         return [[Layer(recorded, recorded=True, behind=True), this_run]]
@@ -80,8 +82,9 @@ def run_panels(here: pd.DataFrame | None, recorded: pd.DataFrame | None, *sizes:
 
 
 def whose(layers: Sequence[Layer]) -> str:
-    """Return whose run a panel shows, to begin its title with."""
-    return "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize()
+    """Return whose run a panel shows, to begin its title with, and its size where it is a middle one."""
+    size = ", middle size" if fact_or(layers[-1].table, "middle", False) else ""
+    return "This run, the recorded one behind" if len(layers) > 1 else layers[0].label.capitalize() + size
 
 
 def workers(table: pd.DataFrame) -> str:

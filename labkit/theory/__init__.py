@@ -3,6 +3,7 @@
 sizes.py        the units of sizes, in bytes
 shapes.py       a model as the shapes of its parameters, and published configurations
 transformer.py  the course's transformer
+bert.py         what BERT's forward keeps
 gpt.py          GPT-2: shapes, bytes, FLOP
 resnet.py       a residual network
 cifar10.py      the images that it reads

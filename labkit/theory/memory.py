@@ -40,6 +40,16 @@ def ledger(
     return max(moments, key=lambda items: sum(items.values()))
 
 
+def compared_bytes(weights: int, forward: int) -> int:
+    """Return the bytes that a rank holds at most where a strategy is compared with one process on all samples.
+
+    `weights` are a model's bytes, and `forward` what the process's forward keeps. Its step and the comparison of
+    changes both have its weights, those of the start, the strategy's, and DDP's buckets. The step adds its gradients;
+    comparing adds one change, and the other with the parts that it is put together from.
+    """
+    return 4 * weights + max(weights + forward, 3 * weights)
+
+
 def held_at(
     end: bool,
     model: Model,

@@ -1,4 +1,4 @@
-"""A node with one GPU of any memory, and the size that a plan takes on it."""
+"""A node with GPUs of any memory, and the size that a plan takes on it."""
 
 import dataclasses
 
@@ -8,9 +8,9 @@ from labkit.engine.plan import CONTEXT_BYTES, MEMORY_MARGIN
 FREE_GB = (139, 79, 39, 22, 14.5, 7)
 
 
-def show_gpu(monkeypatch, free_gb):
-    """Makes the node show one GPU with so much free memory."""
-    here = dataclasses.replace(node.here(), gpus=(node.Gpu(0, "NVIDIA H200"),))
+def show_gpu(monkeypatch, free_gb, gpus=1):
+    """Makes the node show so many GPUs with so much free memory each."""
+    here = dataclasses.replace(node.here(), gpus=tuple(node.Gpu(index, "NVIDIA H200") for index in range(gpus)))
     monkeypatch.setattr(node, "here", lambda: here)
     monkeypatch.setattr(node, "free_bytes", lambda gpus: free_gb * 1e9)
 

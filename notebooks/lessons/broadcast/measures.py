@@ -37,7 +37,12 @@ def _rate(run: Run, method: str) -> Measured | None:
 
 
 def _times_as_long(run: Run, method: str, other: str) -> Measured | None:
-    """Return a method's time divided by another's, both pinned, each with its best chunk count."""
+    """Return a method's time divided by another's, both pinned, each with its best chunk count.
+
+    The goals are of the full tensor: a middle size has none.
+    """
+    if run.plan.size == "middle":
+        return None
     return ratio(_seconds(run, method), _seconds(run, other))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.launch_settings import allowed_gpus
-from labkit.engine.plan import Plan
+from labkit.engine.plan import CONTEXT_BYTES, Plan
 from labkit.theory.sizes import MIB
 
 WHOLE = ("direct", "staged", "nccl")  # methods that move the tensor in one piece
@@ -16,6 +17,7 @@ CHUNKED = ("pipelined", "scatter_all_gather")
 SHARED = ("links", "scatter_all_gather")  # every GPU pulls its own share of the tensor, over its own host link
 METHODS = ("links", *WHOLE, "pipelined", "scatter_all_gather")
 _MEMORIES = ("pageable", "pinned")
+_PIECE = 2**26  # elements of a pattern that are made at a time, as int64 on the way (worker/trial.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,7 @@ class Tensor(Plan):
     lab: ClassVar[str] = "broadcast"
     worker: ClassVar[str] = "lessons.broadcast.worker"
     SMALL: ClassVar[dict[str, Any]] = {"repeats": 5}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {f"{mib} MiB": {"mib": mib} for mib in (2048, 1024, 512, 256)}
     least: ClassVar[int] = 2
     one_node: ClassVar[bool] = True
 
@@ -72,7 +75,16 @@ class Tensor(Plan):
 
     @classmethod
     def full(cls, **knobs) -> Self:
-        return super().full(**{"mib": cls.divisible(4096, knobs.get("gpus", 0))} | knobs)
+        if knobs.get("size") == "middle" or "mib" not in knobs:
+            knobs["mib"] = cls.divisible(knobs.get("mib", cls.mib), knobs.get("gpus", 0))
+        return super().full(**knobs)
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return what is on a GPU of another rank than 0: its copy and reference, and those of rank 0, which drives it.
+
+        Comparing two makes a byte an element. Each process keeps what it made patterns in; rank 0 has its context, too.
+        """
+        return 17 * self.elements + 2 * 8 * min(self.elements, _PIECE) + CONTEXT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

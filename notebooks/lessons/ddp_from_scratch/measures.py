@@ -23,8 +23,8 @@ def _step(run: Run, strategy: str) -> Measured | None:
 
 
 def _has_a_goal(run: Run) -> bool:
-    """Say whether the run has the plan's usual batch: with another there is no goal."""
-    return run.plan.samples == type(run.plan).samples
+    """Say whether the run has the plan's usual model and batch: with others there is no goal."""
+    return run.plan.samples == type(run.plan).samples and run.plan.size != "middle"
 
 
 def _over_ddp(run: Run, read: Callable[[Run], pd.DataFrame]) -> Measured | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.plans import TransformerPlan
+from labkit.plans import TransformerPlan, smaller_than
+from lessons.ddp_from_scratch.theory import needed_bytes
 
 OURS = ("naive", "flat", "overlapped", "bucketed")
 STRATEGIES = ("none", *OURS, "ddp")  # none sends nothing; ddp is torch's DistributedDataParallel
@@ -65,7 +67,17 @@ class Replicas(TransformerPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Implementations(Replicas):
+class LargeModel(Replicas):
+    """What the plans share that train XL, or the largest of the course's sizes that fits."""
+
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_than("xl")
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return needed_bytes(self.shape(point.precision), point.strategy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementations(LargeModel):
     """Every strategy in turn, round after round: whole steps and their parts, memory, what is sent when.
 
     `samples` are per rank and `sequence` is the number of positions: samples=16 on 2 GPUs is a total batch of 32.
@@ -86,7 +98,7 @@ class Implementations(Replicas):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Buckets(Replicas):
+class Buckets(LargeModel):
     """Buckets of many sizes, in the same rounds as single gradients, a step that sends nothing, and torch's DDP.
 
     8000 puts all gradients but the first in one bucket: nothing hides its transfer.
@@ -105,7 +117,7 @@ class Buckets(Replicas):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiles(Replicas):
+class Profiles(LargeModel):
     """One step of each strategy under the profiler."""
 
     strategies: tuple[str, ...] = STRATEGIES

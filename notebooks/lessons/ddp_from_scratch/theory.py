@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from labkit.theory.shapes import Model
 from labkit.theory.sizes import MIB
+from labkit.theory.step_memory import Shape, step_moments
 from labkit.theory.traffic import FIRST_BUCKET
 
 NAMES = {
@@ -51,6 +52,20 @@ def messages(model: Model, strategy: str, bucket_mb: float = 0) -> list[int]:
         return sizes
     cap = 0 if strategy == "overlapped" else bucket_mb * MIB
     return [sum(sizes[number] for number in bucket) for bucket in fill(sizes, cap)]
+
+
+def needed_bytes(shape: Shape, strategy: str) -> int:
+    """Return the bytes that a rank holds at the fullest moment of a steady step, AdamW in one kernel.
+
+    Flat copies all gradients when they are complete. Buckets are there from the start, while forward keeps its
+    activations. torch's DDP makes its buckets anew in its second step, and NCCL lets the first ones go when it next
+    looks at its work, up to a quarter of a second later: at most there are two sets of them.
+    """
+    at_loss, end_of_backward, update = (sum(items.values()) for items in step_moments(shape, "steady step", "fused"))
+    gradients = 4 * shape.parameters
+    beside = {"bucketed": gradients, "ddp": 2 * gradients}.get(strategy, 0)
+    copied = gradients if strategy.removeprefix("your_") == "flat" else 0
+    return max(at_loss + beside, end_of_backward, update + copied)
 
 
 @dataclass(frozen=True)

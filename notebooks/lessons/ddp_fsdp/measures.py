@@ -66,10 +66,10 @@ def _of_ddp(run: Run, batch: int, column: str) -> Measured | None:
 
 
 def _fastest(run: Run) -> Measured | None:
-    """Return the ladder's best rate, divided by its first."""
+    """Return the ladder's best rate, divided by its first; the goal is the full batch's, not a middle size's."""
     table = ladder(run)
     rates, spreads = table["samples_per_s"], table["spread_samples_per_s"]
-    if len(table) < 2:
+    if len(table) < 2 or run.plan.size == "middle":
         return None
     best, first = table["times_first"].idxmax(), rates.first_valid_index()
     times = table.loc[best, "times_first"]

@@ -6,12 +6,15 @@ import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from labkit.engine.errors import PlanError
 from labkit.engine.launch_settings import allowed_gpus
 from labkit.plans import STRATEGIES, ZERO, TrainingPlan
-from labkit.theory.shapes import Model, bert, configuration
+from labkit.theory.bert import autocast_activations, bert_activations
+from labkit.theory.memory import BYTES_PER_PARAMETER, compared_bytes, ledger
+from labkit.theory.shapes import Model, bert, configuration, elements
 
 BERT = configuration("bert-base")
 BY_HAND = {"own_hook": "ddp", "own_shards": "fsdp_full"}  # what is written out in the lesson, and what it stands for
@@ -36,8 +39,8 @@ def installed(library: str) -> bool:
 
 
 def _divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
-    """Return each batch, or the largest number below it that divides among the GPUs."""
-    return tuple(max(gpus, batch - batch % gpus) for batch in batches)
+    """Return each batch once, or the largest number below it that divides among the GPUs."""
+    return tuple(dict.fromkeys(max(gpus, batch - batch % gpus) for batch in batches))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,10 @@ class BertPlan(TrainingPlan):
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "lessons.ddp_fsdp.worker"
     SMALL: ClassVar[dict[str, Any]] = _SMALL
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {
+        f"batches of {large} and {small}": {"batches": (large, small)}
+        for large, small in ((48, 12), (32, 8), (16, 4), (8, 4))
+    }
 
     layers: int = BERT["num_hidden_layers"]
     hidden: int = BERT["hidden_size"]
@@ -89,7 +96,22 @@ class BertPlan(TrainingPlan):
     def full(cls, **knobs: Any) -> Self:
         """Return a plan of the published size; a batch that does not divide among the GPUs is cut to one that does."""
         gpus = knobs.get("gpus") or max(1, allowed_gpus())
-        return super().full(**{"batches": _divisible(cls.batches, gpus)} | knobs)
+        if knobs.get("size") == "middle" or "batches" not in knobs:
+            knobs["batches"] = _divisible(knobs.get("batches", cls.batches), gpus)
+        return super().full(**knobs)
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return what the ledger says; DeepSpeed's stages, which it does not know, hold what DDP holds or less."""
+        size = (self.layers, self.hidden, self.heads, point.batch // point.ranks, self.sequence)
+        element_bytes, state_bytes = BYTES_PER_PARAMETER.get(point.precision, BYTES_PER_PARAMETER["float32"])
+        if point.precision == "autocast":
+            kept = autocast_activations(*size) + 2 * elements(self.model.block) * self.layers
+        else:
+            attention, dropout = getattr(point, "attention", "fused"), getattr(point, "dropout", 0.0)
+            kept = bert_activations(*size, element_bytes, attention=attention, dropout=dropout > 0)
+        strategy = "ddp" if point.strategy in ZERO else point.strategy
+        sizes = {"element_bytes": element_bytes, "state_bytes": state_bytes}
+        return sum(ledger(self.model, strategy, point.ranks, kept, **sizes).values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +232,11 @@ class Trial(BertPlan):
             others = "fsdp_full" if variant == YOURS else BY_HAND.get(variant, "ddp")
             for strategy in self.strategies if variant == "right" else (others,):
                 yield self.setting(strategy) | {"variant": variant}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        whole = 4 * self.model.parameters
+        forward = bert_activations(self.layers, self.hidden, self.heads, point.batch, self.sequence)
+        return compared_bytes(whole, forward)
 
 
 @dataclass(frozen=True, kw_only=True)

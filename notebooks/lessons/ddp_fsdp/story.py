@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import by_place, fact
+from labkit.provenance import by_place, fact, fact_or
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS, STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED
@@ -122,7 +122,7 @@ def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Mar
     The smaller batch has two rows more: how long a step is.
     """
     on_cpu = fact(here, "on_cpu")
-    columns = {} if on_cpu else {"this run": here}
+    columns = {} if on_cpu else {_this_run(here): here}
     columns |= {f"recorded, {fact(table, 'ranks')} GPUs": table for table in (recorded, four)}
     shown = pd.DataFrame({name: _cost(table) for name, table in columns.items()}).rename_axis("finding").reset_index()
     rows = recorded.set_index(["batch", "strategy"])
@@ -141,6 +141,11 @@ def costs(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Mar
     main = shown["finding"].str.startswith(("DDP's rate", "FSDP full beside"))
     rest = folded("The other ways of FSDP, and the steps", as_table(shown[~main]))
     return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown[main])}\n\n{rest}")
+
+
+def _this_run(table: pd.DataFrame) -> str:
+    """Return the heading of this run's column; a middle size has smaller batches than the recorded runs beside it."""
+    return "this run, middle size" if fact_or(table, "middle", False) else "this run"
 
 
 def _cost(table: pd.DataFrame) -> dict[str, str]:
@@ -195,7 +200,7 @@ def _difference(row: Any) -> str:
 
 def knobs_gain(here: pd.DataFrame, recorded: pd.DataFrame, four: pd.DataFrame) -> Markdown:
     """Say what the knobs gain in the recorded run; the steps of all runs stand in a table. Takes `ladder`s."""
-    columns = {"this run, ms": here}
+    columns = {f"{_this_run(here)}, ms": here}
     columns |= {f"recorded, {fact(table, 'ranks')} GPUs, ms": table for table in (recorded, four)}
     steps = {name: _steps(table.set_index("knob")) for name, table in columns.items()}
     shown = pd.DataFrame(steps).reindex(recorded["knob"]).fillna("").reset_index()
@@ -229,7 +234,8 @@ def sample_memory(here: pd.DataFrame, recorded: pd.DataFrame, printed_mb: Mappin
         f"{row.attention} attention, {'with' if row.dropout > 0 else 'no'} dropout" for row in recorded.itertuples()
     ]
     columns = {"model": models}
-    for whose, table in ((" here", here), ("", recorded)):
+    place = " here, smaller batches" if fact_or(here, "middle", False) else " here"
+    for whose, table in ((place, here), ("", recorded)):
         if table is recorded or table["peak_mb"].notna().any():
             columns[f"formula{whose}, MB"] = table["formula_mb"].map(_known)
             columns[f"peak{whose}, MB"] = table["peak_mb"].map(_known)

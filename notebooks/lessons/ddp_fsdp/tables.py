@@ -15,12 +15,12 @@ from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
 from labkit.tables.rates import ladder as ladder
 from labkit.tables.rates import rates, with_efficiency
+from labkit.theory.bert import bert_activations
 from labkit.theory.memory import ledger
 from labkit.theory.shapes import bert
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import Sent, through_a_link, traffic
 from lessons.ddp_fsdp.plan import BY_HAND, YOURS
-from lessons.ddp_fsdp.theory import bert_activations
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run

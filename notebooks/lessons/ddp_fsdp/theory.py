@@ -1,41 +1,9 @@
-"""What a forward of BERT keeps, before anything runs."""
+"""What is wrong with layers that somebody sharded, by what was noted of them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
-
-
-def bert_activations(
-    layers: int,
-    hidden: int,
-    heads: int,
-    batch: int,
-    sequence: int,
-    element_bytes: int = 4,
-    *,
-    attention: str = "fused",
-    dropout: bool = False,
-) -> int:
-    """Return the bytes that BERT's forward keeps for its backward on a GPU.
-
-    In units of batch × sequence × hidden a layer keeps 16: its input, q, k and v, the attention's output, what goes
-    into the first LayerNorm and comes out, four before GELU and four after it, what goes into the second LayerNorm.
-    The embeddings' LayerNorm and the last layer's output add one each. Beside them stand rows of statistics: one
-    number per head and token from the attention, two per token from each LayerNorm.
-
-    "plain" attention keeps its weights instead, one number per head and pair of tokens. Dropout keeps a mask of one
-    byte per number that it may drop, three times per layer and once after the embeddings; plain attention also keeps
-    the weights that are left.
-    """
-    tokens = batch * sequence
-    kept = (16 * layers + 2) * tokens * hidden * element_bytes + tokens * 2 * (2 * layers + 1) * 4
-    if dropout:
-        kept += (2 * layers + 1) * tokens * hidden
-    if attention == "fused":
-        return kept + tokens * layers * heads * 4
-    return kept + layers * heads * tokens * sequence * (2 * element_bytes + 1 if dropout else element_bytes)
-
 
 _CLOSE = 1e-3  # relative, of float32 values that differ by rounding alone
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.plans import TransformerPlan
+from labkit.plans import TransformerPlan, smaller_than
+from labkit.theory.sizes import MIB
+from lessons.optimizer_sharding.theory import needed_bytes
 
 WAYS = ("unsharded", "zero_redundancy", "zero_buckets", "sharded")  # the middle two are torch's
 ZERO = "zero1"  # the reference solution of `update_all`
@@ -73,7 +77,19 @@ class Sharding(TransformerPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory(Sharding):
+class LargeModel(Sharding):
+    """What the plans share that train XL, or the largest of the course's sizes that fits."""
+
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_than("xl")
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        sizes = [math.prod(shape) for shape in self.model.shapes]
+        knobs = {"optimizer": point.optimizer, "kernel": point.kernel, "bucket_bytes": MIB * point.bucket_mib}
+        return needed_bytes(sizes, point.way, self.gpus, self.shape().kept, **knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(LargeModel):
     """What a rank holds when all is built, and before and after each of two updates; every way, with both kernels."""
 
     ways: tuple[str, ...] = WAYS
@@ -86,7 +102,7 @@ class Memory(Sharding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps(Sharding):
+class Steps(LargeModel):
     """Whole steps and updates timed, every way one after another, round after round (a round is a seed)."""
 
     SMALL: ClassVar[dict[str, Any]] = {"seeds": (0,), "timed": (("adamw", "foreach"),)}
@@ -102,7 +118,7 @@ class Steps(Sharding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchanges(Sharding):
+class Exchanges(LargeModel):
     """From each rank's own gradients to new weights on all ranks, timed: whatever a way sends is in it.
 
     SGD with momentum. `momentum_step` and `update_all` are files of these functions that somebody wrote; each is a way

@@ -117,6 +117,25 @@ def ledger(
     return held | {"gradients": all_bytes, "temporary": TEMPORARY_BYTES[optimizer, kernel] * temporary_elements}
 
 
+def needed_bytes(
+    sizes: Sequence[int], way: str, ranks: int, kept: int, *, optimizer: str, kernel: str, bucket_bytes: float
+) -> float:
+    """Return the bytes that a rank holds at most, from when it is built to the end of a second update.
+
+    A way that scatters holds a bucket's gradients twice while it does, its own and their share of the mean, and the
+    rank's part of what comes of them.
+    """
+    scatters = EXCHANGES.get(way) == _SCATTER
+    knobs = {"optimizer": optimizer, "kernel": kernel, "bucket_bytes": bucket_bytes}
+    moments = [
+        ledger(sizes, "sharded" if scatters else way, ranks, moment, 1, kept, **knobs)
+        for moment in ("built", "before update", "after update")
+    ]
+    sent = 4 * fullest_bucket(sizes, bucket_bytes // 4) * (2 + 1 / ranks) if scatters else 0
+    built, before, after = (sum(items.values()) for items in moments)
+    return max(built, before, after + sent)
+
+
 STAGES = {"ddp": "DDP", "ours": "ours", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
 
 

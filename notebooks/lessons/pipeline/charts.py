@@ -116,9 +116,10 @@ def _timeline_title(table: pd.DataFrame) -> str:
 
 
 def _whose(table: pd.DataFrame) -> str:
-    """Return "This run, 2 CPU processes" or "Recorded run, 4 GPUs"."""
+    """Return "This run, 2 CPU processes", "This run, middle size, 2 GPUs" or "Recorded run, 4 GPUs"."""
     ranks = fact(table, "ranks") if "ranks" not in table else table["ranks"].max()
-    return f"{run_name(table)}, {ranks} {workers(table)}"
+    size = ", middle size" if fact_or(table, "middle", False) else ""
+    return f"{run_name(table)}{size}, {ranks} {workers(table)}"
 
 
 def _of_runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[pd.DataFrame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,12 @@ def _error(run: Run) -> Measured:
     return figure(run, 1e6 * table[table["variant"] == "right"][ERRORS].max(axis=None))
 
 
-FIGURES = {
-    "training": partial(_rate, mode="training"),
-    "streaming": partial(_rate, mode="streaming"),
+def _with_a_goal(run: Run, figure_of: Callable[[Run], Measured | None]) -> Measured | None:
+    """Return the figure, but of no middle size: the goals are of the full batch."""
+    return None if run.plan.size == "middle" else figure_of(run)
+
+
+_WITH_A_GOAL = {
     "gpipe_step": partial(_step_off, schedule="gpipe"),
     "1f1b_step": partial(_step_off, schedule="1f1b"),
     "gpipe_bubble": partial(_bubble_off, schedule="gpipe"),
@@ -91,5 +95,10 @@ FIGURES = {
     "many_over_few": _many_over_few,
     "share_of_linear": _share_of_linear,
     "forecast": _forecast_off,
+}
+FIGURES = {
+    "training": partial(_rate, mode="training"),
+    "streaming": partial(_rate, mode="streaming"),
+    **{name: partial(_with_a_goal, figure_of=measure) for name, measure in _WITH_A_GOAL.items()},
     "error": _error,
 }

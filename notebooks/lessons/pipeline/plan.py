@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.theory.shapes import configuration
+from labkit.theory.bert import bert_activations
+from labkit.theory.shapes import Model, bert, configuration
+from lessons.pipeline.theory.held import needed_bytes
 from lessons.pipeline.theory.schedules import even_split, heavy_split, layers_of, require_rounds
 
 BERT = configuration("bert-base")
@@ -37,6 +40,7 @@ class BertPlan(Plan):
     worker: ClassVar[str] = "lessons.pipeline.worker"
     SMALL: ClassVar[dict[str, Any]] = _SMALL
     FULL: ClassVar[dict[str, Any]] = {"seeds": (0, 1, 2)}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {f"a batch of {n}": {"batch": n} for n in (48, 32, 16, 8)}
     FEW: ClassVar[int | None] = 2
     least: ClassVar[int] = 2
 
@@ -90,6 +94,14 @@ class BertPlan(Plan):
             raise PlanError(f"mode={knobs['mode']!r} runs forward only, where all schedules are one: take 'gpipe'")
 
     @property
+    def model(self) -> Model:
+        """The whole model as its parameters' shapes."""
+        return bert(self.hidden, self.layers, self.vocabulary, max(512, self.sequence))
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        return needed_bytes(self.model, self.hidden, self.heads, self.batch, self.sequence, point)
+
+    @property
     def most_ranks(self) -> int:
         """The most GPUs among which the layers divide evenly: for sweeps that do not turn this knob."""
         return max(n for n in range(1, self.gpus + 1) if self.layers % n == 0)
@@ -133,6 +145,10 @@ class MicroBatches(BertPlan):
     """The number of micro-batches, streaming and training (under GPipe), on `ranks` GPUs (0: all that divide)."""
 
     SMALL: ClassVar[dict[str, Any]] = {"counts": (1, 2, 4, 8)}
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = {
+        f"a batch of {n}": {"batch": n, "counts": tuple(2**i for i in range(7) if n % 2**i == 0)}
+        for n in (48, 32, 16, 8)
+    }
 
     counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     modes: tuple[str, ...] = ("streaming", "training")
@@ -224,3 +240,8 @@ class Trial(BertPlan):
                     ranks = self.most_ranks if schedule == "interleaved" else len(layers_of(split))
                     point = self.setting(ranks=ranks, split=split, schedule=schedule, micro_batches=count, mode=mode)
                     yield {"variant": variant, **point}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return what the whole model on all samples needs, which each rank runs first, with the rank's own weights."""
+        kept = bert_activations(self.layers, self.hidden, self.heads, self.batch, self.sequence)
+        return 2 * 4 * self.model.parameters + kept

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from labkit.engine.errors import PlanError
-from labkit.plans import TransformerPlan
+from labkit.plans import TransformerPlan, smaller_than
 from labkit.theory.step_memory import PHASES, ledger
 from labkit.theory.transformer import SIZES
 from lessons.precision_memory.theory.memory import LEVERS, YOURS, least_peak, shape_of
@@ -28,10 +28,7 @@ _SMALL: dict[str, Any] = dict(zip(_SHAPE, (64, 256, 4, 4), strict=True)) | {
 }
 _LARGEST = "2.7b"
 _HIDDEN, _INNER, _LAYERS, _HEADS = SIZES[_LARGEST]
-# For GPUs that do not hold the largest size: the others, the largest first.
-_SMALLER: dict[str, dict[str, Any]] = {
-    name: dict(zip(_SHAPE, SIZES[name], strict=True)) for name in reversed(SIZES) if name != _LARGEST
-}
+_SMALLER = smaller_than(_LARGEST)  # for GPUs that do not hold it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
 from labkit.plans import TrainingPlan
 from labkit.theory.gpt import SIZES, VOCABULARY, gpt
+from labkit.theory.memory import compared_bytes
 from labkit.theory.shapes import Model
 from lessons.sharding.theory import forward_bytes, needed_bytes
 
@@ -327,11 +328,6 @@ class Trial(GptPlan):
                 yield point | _WRONG.get(variant, {}) | {"variant": variant}
 
     def needed_bytes(self, point: SimpleNamespace) -> float:
-        """The fuller of two moments, at most: in one process's step on all sequences, and when changes are compared.
-
-        Both have the process's weights, those of the start, the strategy's, and DDP's buckets. The step adds its
-        gradients; comparing adds one change, and the other with the parts that it is put together from.
-        """
         whole = 4 * self.model(point.vocabulary).parameters
         forward = forward_bytes(self.layers, self.hidden, self.heads, self.sequence, point, point.batch)
-        return 4 * whole + max(whole + forward, 3 * whole)
+        return compared_bytes(whole, forward)

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from labkit.theory.bert import bert_activations
 from labkit.worker.bert import samples
 from labkit.worker.counting import SavedTensors
 from lessons.ddp_fsdp.plan import Strategies
-from lessons.ddp_fsdp.theory import bert_activations
 from lessons.ddp_fsdp.worker.bert import Bert
 
 CPU = torch.device("cpu")

@@ -29,16 +29,23 @@ class _Buffers:
         on_gpu, elements = worker.device.type == "cuda", worker.plan.elements
         self.driver, self.elements, self.seed = worker.rank == 0, elements, None
         every = [torch.device("cuda", gpu) if on_gpu else worker.device for gpu in range(worker.gpus)]
-        self.devices = every if self.driver else [worker.device]
-        self.copies = [torch.empty(elements, device=device) for device in self.devices]
+        self.devices, self.on_gpu = every if self.driver else [worker.device], on_gpu
+
+    def allocate(self) -> None:
+        """Take the memory, once: by the first point, which is not tried where it does not fit."""
+        self.copies = [torch.empty(self.elements, device=device) for device in self.devices]
         self.sources = {}
         if self.driver:
-            self.sources["pageable"] = torch.zeros(elements)  # zeros, not empty: its pages exist before the clock runs
-            self.sources["pinned"] = torch.empty(elements, pin_memory=True) if on_gpu else self.sources["pageable"]
+            pageable = torch.zeros(self.elements)  # zeros, not empty: its pages exist before the clock runs
+            pinned = torch.empty(self.elements, pin_memory=True) if self.on_gpu else pageable
+            self.sources = {"pageable": pageable, "pinned": pinned}
 
     def fill(self, seed: int) -> None:
         """Put the seed's values into the sources and the references."""
+        if self.seed is None:
+            self.allocate()
         if seed != self.seed:
+            self.references = []  # before the next ones are made: two pairs may not fit
             made = {device: pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
             self.references = [made[device] for device in self.devices]
             self.seed = seed
@@ -61,7 +68,7 @@ class _Buffers:
 
 
 def prepare(worker: Worker) -> _Buffers:
-    """Allocate everything once; on a CPU each copy is one thread's work, so that lanes can overlap on few cores."""
+    """Return the buffers; on a CPU each copy is one thread's work, so that lanes can overlap on few cores."""
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
     elif worker.rank == 0:

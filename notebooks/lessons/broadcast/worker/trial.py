@@ -21,7 +21,7 @@ def pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
     piece = 2**26  # int64 on the way: half a GiB at a time
     for start in range(0, elements, piece):
         index = torch.arange(start, min(start + piece, elements), device=device)
-        values[start : start + piece] = (index * 48271 + seed * 7919) % _PRIME
+        values[start : start + piece] = index.mul_(48271).add_(seed * 7919).remainder_(_PRIME)
     return values
 
 
