@@ -8,6 +8,7 @@ from made_optimizer_sharding import memory_run, steps_run
 from labkit.provenance import made_from
 from labkit.tables.published import published
 from lessons import optimizer_sharding as lab
+from lessons.optimizer_sharding import story
 
 NAN = float("nan")
 
@@ -153,6 +154,6 @@ def test_whose_peaks():
 
 def test_one_minute_says_what_each_run_shows(tmp_path):
     runs = {"memory": memory_run(tmp_path / "memory"), "steps": steps_run(tmp_path / "steps")}
-    rules = lab.in_one_minute.__globals__["_RULES"]
+    rules = story._RULES
     shown = [rule(runs) for rule in list(rules.values())[:3]]
     assert "less per rank" in shown[0] and "50 %" in shown[1] and "1.60 of an update's 20.0 ms" in shown[2]
