@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from itertools import groupby
 
-from labkit.card.cards import Card, Row, headline
+from labkit.card.cards import Card, Row, headline, reference_value, wrong_rows
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, SOUND, THRESHOLD
+from labkit.repository import lesson_names
 from labkit.story.units import number, percent
 from labkit.tables.measures import LOWER
 
@@ -17,7 +18,7 @@ STYLE = """
 .key-figures td, .key-figures th { padding: 7px 12px 7px 0; }
 .key-figures td.what { width: 34%; } .key-figures td.scale { width: 32%; }
 .key-figures td.value { white-space: nowrap; }
-.key-figures tr.lab td { padding-top: 20px; font-weight: 600; border-bottom: 2px solid var(--line); }
+.lead strong { color: var(--text); }
 .small { display: block; color: var(--soft); font-size: 12.5px; }
 .track { position: relative; height: 16px; margin: 3px 6px 3px 0; background: var(--tint); border-radius: 2px; }
 .track.limited { border-right: 2px solid var(--text); }
@@ -38,7 +39,6 @@ details { margin: 16px 0; color: var(--soft); } details li { font-size: 13px; }
   .key-figures td.what { grid-area: 1 / 1; } .key-figures td.value { grid-area: 1 / 2; text-align: right; }
   .key-figures td.scale { grid-area: 2 / 1 / 3 / 3; padding: 5px 0; }
   .key-figures td.verdict { grid-area: 3 / 1 / 4 / 3; }
-  .key-figures tr.lab { display: block; } .key-figures tr.lab td { display: block; padding-top: 8px; border: 0; }
 }
 """
 _KEY = """<ul class="key">
@@ -54,33 +54,45 @@ impossible</li>
 
 
 def card_html(card: Card) -> str:
-    """Return the card as part of a page, with the rows in the labs' order."""
-    measured = [row for row in card.rows if row.kind != NOT_MEASURED]
-    rows = "".join(
-        f'<tr class="lab"><td colspan="4">{escape(lab)}</td></tr>{"".join(map(_row, group))}'
-        for lab, group in groupby(measured, key=lambda row: row.lab)
-    )
+    """Return the card as part of a page: its line, what to look at, what is sound and, folded, what was not judged."""
+    wrong, sound = wrong_rows(card), [row for row in card.rows if row.kind == SOUND]
     model = card.node["model"] or "the same GPU model"
-    heads = "".join(f"<th>{head}</th>" for head in ("Key figure", "From 0 to the limit", "Measured", "Verdict"))
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in card.problems)
-    table = f"""{_KEY}<table class="key-figures"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>
-<p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same setting.</p>"""
-    return f"""<p class="lead">{escape(headline(card))}.<br><span class="soft">{escape(_conditions(card))}</span></p>
-{problems}{table if measured else ""}{_not_measured(card)}"""
+    about = f"""{_KEY}<p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same
+setting.</p>"""
+    return f"""<p class="lead"><strong>{escape(headline(card))}.</strong><br>
+<span class="soft">{escape(_conditions(card))}</span></p>
+{problems}{_table("Look at", wrong)}{_table("Sound", sound)}{about if wrong or sound else ""}{_not_judged(card)}"""
 
 
-def _not_measured(card: Card) -> str:
-    """Return the figures that were not measured as a list that opens with a click."""
-    rows = [row for row in card.rows if row.kind == NOT_MEASURED]
+def _table(heading: str, rows: Sequence[Row]) -> str:
+    """Return rows below a heading; nothing where there are none."""
     if not rows:
         return ""
-    items = "".join(f"<li>{escape(f'{row.lab}: {row.figure}: {row.verdict}')}</li>" for row in rows)
-    return f"<details><summary>{len(rows)} key figures not measured</summary><ul>{items}</ul></details>"
+    heads = "".join(f"<th>{head}</th>" for head in ("Key figure", "From 0 to the limit", "Measured", "Verdict"))
+    return f"""<h3>{heading}</h3><table class="key-figures"><thead><tr>{heads}</tr></thead>
+<tbody>{"".join(map(_row, rows))}</tbody></table>"""
+
+
+def _not_judged(card: Card) -> str:
+    """Return what could not be judged, and why, as a list that opens with a click."""
+    rows = [row for row in card.rows if row.kind in (NOT_COMPARABLE, NOT_MEASURED)]
+    if not rows:
+        return ""
+    items = "".join(f"<li>{escape(_unjudged_text(row))}</li>" for row in rows)
+    return f"<details><summary>{len(rows)} figures that were not judged, and why</summary><ul>{items}</ul></details>"
+
+
+def _unjudged_text(row: Row) -> str:
+    value = "" if row.value is None else f"{number(row.value)} {row.unit}, "
+    return f"{row.figure}{f' ({row.setting})' if row.setting else ''}: {value}{row.verdict}"
 
 
 def _row(row: Row) -> str:
     better = " · lower is better" if row.better == LOWER else ""
-    about = f'<span class="small">{escape(row.setting)}{better}</span>' if row.setting else ""
+    lesson = f"lesson {lesson_names().index(row.lab):02}" if row.lab in lesson_names() else row.lab
+    setting = f"{escape(row.setting)}{better} · " if row.setting else ""
+    about = f'<span class="small">{setting}{escape(lesson)}</span>'
     notes = "".join(f'<span class="small">{escape(note)}</span>' for note in row.notes)
     return f"""<tr><td class="what">{escape(row.figure)}{about}</td><td class="scale">{_bar(row)}</td>
 <td class="value">{_value(row)}</td>
@@ -91,11 +103,13 @@ def _row(row: Row) -> str:
 def _value(row: Row) -> str:
     if row.value is None:
         return ""
-    text = f"{number(row.value)} {escape(row.unit)}"
-    if row.limit is None:
-        return text
-    share = row.limit / row.value if row.better == LOWER else row.value / row.limit
-    return f'{text}<span class="small">{percent(share)} of {number(row.limit)}</span>'
+    beside = []
+    if (reference := reference_value(row)) is not None:
+        beside.append(f"reference {number(reference)}")
+    if row.limit is not None:
+        share = row.limit / row.value if row.better == LOWER else row.value / row.limit
+        beside.append(f"{percent(share)} of the limit {number(row.limit)}")
+    return f"{number(row.value)} {escape(row.unit)}{''.join(f'<span class=small>{each}</span>' for each in beside)}"
 
 
 def _bar(row: Row) -> str:
@@ -131,10 +145,12 @@ def _conditions(card: Card) -> str:
         "enqueue_us": "{:.3g} µs to enqueue a kernel",
         "python_call_ns": "{:.3g} ns per Python call",
         "cpu_pressure_percent": "a process waited for a core in {:.0f} % of the time",
-        "throttled_percent": "clocks throttled for at most {:.0f} % of a run",
+        "throttled_percent": "clocks lowered for at most {:.0f} % of a run",
         "other_processes": "{:g} other processes on the GPUs",
         "temperature_c": "at most {:.0f} °C",
     }
     values = card.conditions
+    if reasons := values.get("throttle_reasons"):
+        forms["throttled_percent"] += f" ({reasons})"
     parts = [form.format(values[name]) for name, form in forms.items() if values.get(name) not in (None, "")]
     return f"Made {card.date.replace('T', ' ')}" + (f"; {', '.join(parts)}" if parts else "")

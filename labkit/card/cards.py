@@ -21,6 +21,7 @@ from labkit.tables.measures import Measure
 
 VERSION = 1
 FILE = "card.json"
+MOST_NAMED = 3  # figures that the headline names
 
 
 class CardError(ValueError):
@@ -155,8 +156,10 @@ def make_card(
 
     Of several readings of a figure, one with a reference counts before others, then one of full size, then the latest.
     `why_not`: by lab, why its figures were not measured; `otherwise`: why all others were not. Figures
-    that need a GPU are left out on a node without one.
+    that need a GPU are left out on a node without one, and processes that stand in for GPUs on a node with GPUs.
     """
+    if facts["gpus"]:
+        readings = [reading for reading in readings if reading.model]
     recorded_readings, damaged = recorded(facts["model"]) if facts["model"] else ([], [])
     rows = []
     for lab, figures in key_figures().items():
@@ -227,20 +230,29 @@ def failing_rows(card: Card, level: str) -> list[Row]:
     return [*impossible, *(below if kind == BELOW else [])]
 
 
+def reference_value(row: Row) -> float | None:
+    """Return the reference's median that is nearest to the figure; None where there is none."""
+    value, medians = row.value, [float(reference["value"]) for reference in row.references]
+    return None if value is None or not medians else min(medians, key=lambda median: abs(median - value))
+
+
+def wrong_rows(card: Card) -> list[Row]:
+    """Return what to look at, the worst first: impossible figures, then those below the reference."""
+    wrong = [row for row in card.rows if row.kind in (IMPOSSIBLE, BELOW)]
+    return sorted(wrong, key=lambda row: (row.kind == BELOW, -(row.percent or 0)))
+
+
 def headline(card: Card) -> str:
-    """Return the card in one sentence: how many figures have which verdict."""
-    counts = card.counts()
-    measured = sum(counts[kind] for kind in (SOUND, BELOW, IMPOSSIBLE, NOT_COMPARABLE))
-    words = {
-        SOUND: "sound",
-        BELOW: "below the reference",
-        IMPOSSIBLE: "impossible",
-        NOT_COMPARABLE: "not comparable",
-    }
-    parts = [f"{counts[kind]} {text}" for kind, text in words.items() if counts[kind]]
-    counted = (
-        f"{measured} key figure{'s' * (measured != 1)} measured: {', '.join(parts)}"
-        if measured
-        else "no key figure measured"
-    )
-    return f"{counted}; {counts['not measured']} not measured" if counts["not measured"] else counted
+    """Return the card in one line: whether the node is sound, else what to look at, the worst first."""
+    counts, wrong = card.counts(), wrong_rows(card)
+    if not card.node["gpus"]:
+        return "No GPU here: a card compares GPUs with recorded ones of their model, and has nothing to say of CPUs"
+    if not (judged := counts[SOUND] + len(wrong)):
+        measured, model = counts[NOT_COMPARABLE], card.node["model"]
+        return f"Not judged: {measured} figures measured on {model}, and none has a comparable reference"
+    reached = f"{counts[SOUND]} of {judged} figures reach the reference"
+    if not wrong:
+        return f"Sound: {reached}"
+    named = [f"{row.figure}, {row.verdict}" for row in wrong[:MOST_NAMED]]
+    more = f"; and {len(wrong) - MOST_NAMED} more" if len(wrong) > MOST_NAMED else ""
+    return f"Look at: {'; '.join(named)}{more}. {reached}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from labkit.card.cards import FILE, Card, Row, headline
+from labkit.card.cards import FILE, Card, Row, headline, reference_value
 from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED
 from labkit.engine.files import replace_file
 from labkit.story.units import number
@@ -23,12 +23,6 @@ def to_csv(card: Card) -> str:
 
     rows = (vars(row) | {"reference": reference_value(row), "worse_by_percent": row.percent} for row in card.rows)
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object).to_csv(index=False)
-
-
-def reference_value(row: Row) -> float | None:
-    """Return the reference's median that is nearest to the figure; None where there is none."""
-    value, medians = row.value, [float(reference["value"]) for reference in row.references]
-    return None if value is None or not medians else min(medians, key=lambda median: abs(median - value))
 
 
 def to_junit(card: Card) -> str:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+from labkit import node
 from labkit.card.readings import card_plans, figures_of, readings_of_runs
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
@@ -34,6 +35,8 @@ def measure_card(
     """
     begin, plans = time.monotonic(), [plan for plan in card_plans() if labs is None or plan.lab in labs]
     plans = [plan for plan in plans if any(figure not in shown for figure in figures_of(plan))]
+    if node.here().has_gpus:  # where CPU processes would stand in for GPUs, there is nothing to judge
+        plans = [plan for plan in plans if plan.device == "cuda"]
     result = CardRuns(started=datetime.now().isoformat(timespec="seconds"))
     with _one_agent(plans):
         for number, plan in enumerate(plans, 1):

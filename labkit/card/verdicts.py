@@ -50,9 +50,9 @@ def fences(low: float, median: float, high: float) -> tuple[float, float]:
     return min(low - reach, median * (1 - RESOLUTION)), max(high + reach, median * (1 + RESOLUTION))
 
 
-def _worst_sound(reading: Reading, better: str) -> float:
+def _fence(reading: Reading, better: str, *, on_the_worse_side: bool = True) -> float:
     lowest, highest = fences(reading.low, reading.value, reading.high)
-    return highest if better == LOWER else lowest
+    return highest if (better == LOWER) == on_the_worse_side else lowest
 
 
 def judge(
@@ -75,9 +75,15 @@ def judge(
     percent = _worse_by(figure, here, nearest)
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
-    if not all(side * at_best > side * _worst_sound(reading, figure.better) for reading in same):
+    if not all(side * at_best > side * _fence(reading, figure.better) for reading in same):
         worse = f": {percent_text(percent)} % worse, within the repeats' spread" if percent > 100 * RESOLUTION else ""
-        return FigureVerdict(SOUND, SOUND + worse, nearest, percent)
+        at_worst = here.value + side * (here.high - here.low) / 2
+        beyond = (_fence(reading, figure.better, on_the_worse_side=False) for reading in same)
+        better = -max(_worse_by(figure, here, reading) for reading in same)
+        stale = f": {percent_text(better)} % better, the reference is stale"
+        is_stale = not figure.by_host and all(side * at_worst < side * fence for fence in beyond)  # hosts differ
+        remark = stale if is_stale else worse
+        return FigureVerdict(SOUND, SOUND + remark, nearest, percent)
     if disturbed_by := disturbance(here, nearest):
         return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {disturbed_by}", nearest, percent)
     return FigureVerdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)

@@ -1,9 +1,11 @@
 """The verdicts: each on a figure for which it is true, and beside its threshold on one for which it is not."""
 
+import dataclasses
+
 import pytest
 from made_card import CALL, PAIR, card, reading, row
 
-from labkit.card.cards import failing_rows, headline
+from labkit.card.cards import failing_rows, headline, wrong_rows
 from labkit.card.verdicts import HEAT
 
 
@@ -11,12 +13,18 @@ from labkit.card.verdicts import HEAT
     ("value", "spread", "kind", "text"),
     [
         (390.0, 1.0, "sound", "sound"),
-        (400.0, 1.0, "sound", "sound"),
+        (397.0, 1.0, "sound", "sound"),
+        (400.0, 1.0, "sound", "sound: 2.6 % better, the reference is stale"),
         (382.5, 1.0, "sound", "sound"),  # Tukey's fence is at 389 - 1.5 × 2 = 386, but clocks resolve 2 %: 382.2
         (381.5, 1.0, "sound", "sound: 2.2 % worse, within the repeats' spread"),  # its own spread reaches the fence
         (380.5, 1.0, "below", "below the reference by 2.4 %"),
         (360.0, 1.0, "below", "below the reference by 7.7 %"),
-        (485.0, 1.0, "sound", "sound"),  # 1.4 % above the limit: clocks and datasheets resolve 2 %
+        (
+            485.0,
+            1.0,
+            "sound",
+            "sound: 24 % better, the reference is stale",
+        ),  # 1.4 % above the limit: clocks and datasheets resolve 2 %
         (490.0, 1.0, "impossible", "impossible: check the clock"),
         (-1.0, 0.0, "impossible", "impossible: check the clock"),
     ],
@@ -48,7 +56,6 @@ def test_the_fence_goes_around_all_recorded_runs():
         (reading(value=300.0, conditions={"other_processes": 1}), "another process used the GPUs"),
         (reading(value=300.0, shared=True), "another process used the GPUs"),
         (reading(setting="16 MiB"), "recorded with 1024 MiB"),
-        (reading(model=""), "no reference for CPUs"),
         (reading(model="NVIDIA H200 MIG 1g.18gb"), "not recorded on NVIDIA H200 MIG 1g.18gb"),
     ],
 )
@@ -103,7 +110,22 @@ def test_a_level_to_fail_on_names_the_rows_that_fail():
     assert [len(failing_rows(impossible, level)) for level in ("impossible", "below", "below=5")] == [1, 1, 1]
 
 
-def test_the_headline_counts_every_row_once():
-    made = card(reading(value=380.0))
-    assert sum(made.counts().values()) == len(made.rows)
-    assert headline(made).startswith("1 key figure measured: 1 below the reference; ")
+def test_the_first_line_says_whether_the_node_is_sound_and_what_to_look_at_first():
+    sound, below, impossible = card(reading()), card(reading(value=380.0)), card(reading(value=900.0))
+    assert headline(sound) == "Sound: 1 of 1 figures reach the reference"
+    figure = row(below).figure
+    assert headline(below) == f"Look at: {figure}, below the reference by 2.6 %. 0 of 1 figures reach the reference"
+    assert headline(impossible).startswith(f"Look at: {figure}, impossible: check the clock. 0 of 1")
+    assert headline(card(reading(), recorded=[])).startswith("Not judged: 1 figures measured on NVIDIA H200")
+    laptop = dataclasses.replace(sound, node=sound.node | {"gpus": 0})
+    assert headline(laptop).startswith("No GPU here")
+    worst = [
+        dataclasses.replace(row(below), figure=name, percent=by) for name, by in zip("abcd", (3, 9, 5, 4), strict=True)
+    ]
+    many = dataclasses.replace(below, rows=(*worst, row(impossible), row(sound)))
+    assert [each.figure for each in wrong_rows(many)] == [figure, "b", "c", "d", "a"]
+    assert "; and 2 more. 1 of 6 figures" in headline(many)
+
+
+def test_processes_that_stand_in_for_gpus_are_no_figures_of_a_node_with_gpus():
+    assert row(card(reading(model=""))).kind == "not measured"
