@@ -30,7 +30,7 @@ def to_junit(card: Card) -> str:
     counts = card.counts()
     failures, skipped = counts[BELOW] + counts[IMPOSSIBLE], counts[NOT_COMPARABLE] + counts[NOT_MEASURED]
     totals = {"tests": len(card.rows), "failures": failures, "skipped": skipped, "errors": 0}
-    attributes = {"name": f"card of {card.node['label']}", "timestamp": card.date}
+    attributes = {"name": f"card of {card.node['label']}", "timestamp": card.date, "hostname": card.node["host"]}
     suite = ElementTree.Element("testsuite", attributes | {name: str(count) for name, count in totals.items()})
     for row in card.rows:
         case = ElementTree.SubElement(suite, "testcase", {"classname": row.lab, "name": row.figure, "time": "0"})
