@@ -121,7 +121,8 @@ def launches_or_fusion(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     where = place_name(table).capitalize()
     if not bound:
         return verdict(f"**{where} no size is launch-bound in bfloat16.**", shown)
-    sizes = "every size is" if len(bound) == len(rows) else f"{listed(bound)} {'are' if len(bound) > 1 else 'is'}"
+    is_every = len(bound) == len(SIZE_NAMES)  # a run may lack some
+    sizes = "every size is" if is_every else f"{listed(bound)} {'are' if len(bound) > 1 else 'is'}"
     gains = f"{units.times(first['launches'])} as fast without launches, at the host's speed just then"
     gains += f"; fusion then gains {units.times(first['fusion'])}"
     longer = [f"`{row.model}`" for row in rows.itertuples() if row.compiling < 1 / _GAIN]
