@@ -67,6 +67,7 @@ def test_junit_fails_what_is_below_or_impossible_and_skips_what_is_not_measured(
     made = card(reading(value=value))
     suite = ElementTree.fromstring(to_junit(made))
     assert int(suite.get("tests")) == len(suite) == len(made.rows)
+    assert suite.get("hostname") == made.node["host"]
     assert int(suite.get("failures")) == len(suite.findall("testcase/failure")) == failures
     assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped")) == len(made.rows) - 1
 
@@ -83,6 +84,7 @@ def test_a_bar_reaches_its_share_of_the_limit_and_carries_the_references_tick():
     assert 'class="fill failed" style="width:50.00%"' in shown
     (tick,) = re.findall(r'class="tick" style="left:([\d.]+)%" title="([^"]*)"', shown)
     assert float(tick[0]) == pytest.approx(100 * 390 / 478.1, abs=0.01) and "h200x4/topology/copies" in tick[1]
+    assert "reference 390" in shown and "50 % of the limit 478" in shown
 
 
 def test_a_figure_beyond_its_limit_ends_beyond_the_limits_mark():

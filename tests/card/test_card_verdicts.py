@@ -1,10 +1,14 @@
 """The verdicts: each on a figure for which it is true, and beside its threshold on one for which it is not."""
 
+import contextlib
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
+from made import gpu_node
 from made_card import CALL, PAIR, card, reading, row
 
+from labkit.card import measure
 from labkit.card.cards import failing_rows, headline, wrong_rows
 from labkit.card.verdicts import HEAT
 
@@ -129,3 +133,17 @@ def test_the_first_line_says_whether_the_node_is_sound_and_what_to_look_at_first
 
 def test_processes_that_stand_in_for_gpus_are_no_figures_of_a_node_with_gpus():
     assert row(card(reading(model=""))).kind == "not measured"
+
+
+@pytest.mark.parametrize(("gpus", "measured"), [(1, ["cuda"]), (0, ["cuda", "cpu"])])
+def test_nothing_is_launched_on_cpus_for_a_node_with_gpus(monkeypatch, gpus, measured):
+    launched = []
+    monkeypatch.setattr(
+        measure, "card_plans", lambda: [SimpleNamespace(lab="a", device=each) for each in ("cuda", "cpu")]
+    )
+    monkeypatch.setattr(measure, "figures_of", lambda plan: [("a", plan.device)])
+    monkeypatch.setattr(measure, "_one_agent", contextlib.nullcontext)
+    monkeypatch.setattr(measure, "_measure", lambda plan, *_: launched.append(plan.device))
+    monkeypatch.setattr(measure.node, "here", lambda: gpu_node(gpus))
+    measure.measure_card(lambda text: None)
+    assert launched == measured

@@ -68,6 +68,8 @@ def test_modes_tell_launches_from_fusion(make):
         said(lab.launches_or_fusion(lab.modes(here), lab.modes(run)), (bound, "fusion then gains 1.4×"), "slower")
     modes = lab.modes(run)
     slow = modes.assign(compiling=modes["compiling"].where(modes["model"] != "2.7b", 0.8))
+    some = slow[slow["model"] != "2.7b"]
+    assert "every size" not in lab.launches_or_fusion(some, some).data, "the run lacks one"
     said(lab.launches_or_fusion(slow, slow), "Compiling without graphs makes `2.7b` slower")
     said(lab.launches_or_fusion(lab.modes(fast), lab.modes(run)), "no size is launch-bound", "`small` is")
 
