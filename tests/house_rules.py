@@ -37,7 +37,7 @@ OVER_LINKS = re.compile(r"(gather|scatter|broadcast|send|recv)_object(_list)?$")
 # (cuda.bindings comes with torch's CUDA build); node counts cores with psutil, and the agent ends with it what a worker
 # has left; a worker may call a student's function with arguments that no plan can hold
 # (labkit.engine.called_function), and shape the link between two namespaces (labkit.node.network names it).
-EVERYONE = {"labkit.provenance", "labkit.repository"}
+EVERYONE = {"labkit.provenance", "labkit.repository", "labkit.stored"}
 MAY_IMPORT = {
     "plan": {
         "labkit.engine.plan",

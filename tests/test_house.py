@@ -116,7 +116,7 @@ def test_a_worker_runs_none_of_what_only_the_notebook_needs():
         roles = {part[2] for part in parts if part[0] == "lessons" and part[2:]}
         print(*sorted(rooms | roles | {"pandas", "IPython"} & {*sys.modules}))"""
     ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "bugs engine node plan plans provenance repository theory worker"
+    assert ended.stdout.strip() == "bugs engine node plan plans provenance repository stored theory worker"
 
 
 @pytest.fixture

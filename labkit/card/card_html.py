@@ -6,13 +6,22 @@ from collections.abc import Sequence
 from html import escape
 
 from labkit.card.cards import Card, Row, headline, reference_value, wrong_rows
-from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, SOUND, THRESHOLD
+from labkit.card.formats import which_text
+from labkit.card.verdicts import ALIKE, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, ODD, SOUND, THRESHOLD
 from labkit.repository import lesson_names
 from labkit.story.units import number, percent
 from labkit.tables.measures import LOWER
 
-GLYPHS = {SOUND: "✓", BELOW: "▼", IMPOSSIBLE: "✗", NOT_COMPARABLE: "○", NOT_MEASURED: "–"}
-CLASSES = {SOUND: "ok", BELOW: "failed", IMPOSSIBLE: "failed", NOT_COMPARABLE: "interrupted", NOT_MEASURED: "soft"}
+LOOKS = {  # of each verdict: its sign and its class in the page's style
+    SOUND: ("✓", "ok"),
+    ALIKE: ("✓", "ok"),
+    BELOW: ("▼", "failed"),
+    ODD: ("▼", "failed"),
+    IMPOSSIBLE: ("✗", "failed"),
+    NOT_COMPARABLE: ("○", "interrupted"),
+    NOT_MEASURED: ("–", "soft"),
+}
+CLASSES = {kind: css_class for kind, (_, css_class) in LOOKS.items()}
 _HEADROOM = 1.08  # right of the longest mark where no limit is known
 STYLE = """
 .key-figures td, .key-figures th { padding: 7px 12px 7px 0; }
@@ -46,8 +55,8 @@ _KEY = """<ul class="key">
 the bar's end is the physical limit</li>
 <li><span class="sample track"><span class="fill" style="width:70%"></span></span>no limit known, or lower is
 better</li>
-<li><span class="sample track"><span class="fill failed" style="width:70%"></span></span>below the reference, or
-impossible</li>
+<li><span class="sample track"><span class="fill failed" style="width:70%"></span></span>below the reference, the odd
+one out, or impossible</li>
 <li><span class="sample track"><span class="fill interrupted" style="width:70%"></span></span>not comparable</li>
 <li><span class="sample"><span class="band" style="left:40%;width:24%"></span>
 <span class="tick" style="left:52%"></span></span>recorded reference: median and middle half</li></ul>"""
@@ -55,7 +64,7 @@ impossible</li>
 
 def card_html(card: Card) -> str:
     """Return the card as part of a page: its line, what to look at, what is sound and, folded, what was not judged."""
-    wrong, sound = wrong_rows(card), [row for row in card.rows if row.kind == SOUND]
+    wrong, sound = wrong_rows(card), [row for row in card.rows if row.kind in (SOUND, ALIKE)]
     model = card.node["model"] or "the same GPU model"
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in card.problems)
     about = f"""{_KEY}<p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same
@@ -84,7 +93,7 @@ def _not_judged(card: Card) -> str:
 
 
 def _unjudged_text(row: Row) -> str:
-    value = "" if row.value is None else f"{number(row.value)} {row.unit}, "
+    value = f"{number(row.value)} {row.unit}, " if row.measured else ""
     return f"{row.figure}{f' ({row.setting})' if row.setting else ''}: {value}{row.verdict}"
 
 
@@ -92,21 +101,22 @@ def _row(row: Row) -> str:
     better = " · lower is better" if row.better == LOWER else ""
     lesson = f"lesson {lesson_names().index(row.lab):02}" if row.lab in lesson_names() else row.lab
     setting = f"{escape(row.setting)}{better} · " if row.setting else ""
-    about = f'<span class="small">{setting}{escape(lesson)}</span>'
+    took = f" · {row.seconds:.1f} s" if row.seconds else ""
+    about = f'<span class="small">{setting}{escape(lesson)}{took}</span>'
     notes = "".join(f'<span class="small">{escape(note)}</span>' for note in row.notes)
     return f"""<tr><td class="what">{escape(row.figure)}{about}</td><td class="scale">{_bar(row)}</td>
 <td class="value">{_value(row)}</td>
-<td class="verdict {CLASSES[row.kind]}">{GLYPHS[row.kind]} {escape(row.verdict)}{notes}</td></tr>
+<td class="verdict {CLASSES[row.kind]}">{LOOKS[row.kind][0]} {escape(row.verdict)}{notes}</td></tr>
 """
 
 
 def _value(row: Row) -> str:
-    if row.value is None:
+    if not row.measured:
         return ""
-    beside = []
+    beside = [escape(which)] if (which := which_text(row)) else []
     if (reference := reference_value(row)) is not None:
         beside.append(f"reference {number(reference)}")
-    if row.limit is not None:
+    if row.has_limit:
         share = row.limit / row.value if row.better == LOWER else row.value / row.limit
         beside.append(f"{percent(share)} of the limit {number(row.limit)}")
     return f"{number(row.value)} {escape(row.unit)}{''.join(f'<span class=small>{each}</span>' for each in beside)}"
@@ -114,10 +124,10 @@ def _value(row: Row) -> str:
 
 def _bar(row: Row) -> str:
     """Return the bar: full width is the limit where one is known, else a little more than the longest mark."""
-    if row.value is None:
+    if not row.measured:
         return ""
     marks = [row.value, *(reference["high"] for reference in row.references)]
-    upper = row.limit if row.limit is not None and row.better != LOWER else None
+    upper = row.limit if row.has_limit and row.better != LOWER else None
     full = max(marks) * _HEADROOM if upper is None or max(marks) > upper else upper
 
     def at(value: float) -> str:

@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from labkit.card.readings import Reading, key_figures, references
-from labkit.card.verdicts import BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, SOUND, judge
+from labkit.card.readings import Reading, key_figures, known, references
+from labkit.card.verdicts import ALIKE, BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, ODD, SOUND, WRONG, judge
 from labkit.node import Node
 from labkit.node.comparability import differences_between
-from labkit.tables.measures import Measure
+from labkit.stored import restored
+from labkit.tables.measures import Measure, Part
 
 VERSION = 1
 FILE = "card.json"
@@ -28,39 +29,29 @@ class CardError(ValueError):
     """A card that cannot be read; one sentence that says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One key figure on the card: what it is, its verdict, what was measured here, and the reference.
+@dataclass(frozen=True, kw_only=True)
+class Row(Reading):
+    """One key figure on the card: what was measured here (NaN where nothing was), its verdict, and the reference.
 
-    kind: one of labkit.card.verdicts.KINDS; verdict: its words. value, low, high (median and quartiles here), limit and
-    the figures of the reference are None where they are not known. percent: by how much the node is worse than the
-    reference. references: all recorded runs of the same GPU model and setting, as {"value", "low", "high", "run"}.
+    kind: one of labkit.card.verdicts.KINDS; verdict: its words. percent: by how much the node is worse than the
+    reference, or than its peers; NaN where neither is known. references: all recorded runs of the same GPU model and
+    setting, as {"value", "low", "high", "run"}.
     """
 
-    lab: str
-    figure: str
-    unit: str
     better: str
     by_host: bool
     kind: str
     verdict: str
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    repeats: int = 0
-    setting: str = ""
-    limit: float | None = None
-    percent: float | None = None
+    percent: float = math.nan
     references: tuple[dict[str, Any], ...] = ()
-    run: str = ""
-    date: str = ""
-    small: bool = False
     notes: tuple[str, ...] = ()
-    conditions: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.lab, self.figure
+    def which(self) -> Part | None:
+        """The GPU, or pair of GPUs, whose figure the row is; None where there are no others."""
+        if len(self.parts) < 2:
+            return None
+        return min(self.parts, key=lambda part: abs(part.value - self.value))
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,8 @@ class Card:
         return {kind: sum(row.kind == kind for row in self.rows) for kind in KINDS}
 
     def to_json(self) -> str:
-        return json.dumps({"version": VERSION} | asdict(self), indent=1, ensure_ascii=False, allow_nan=False)
+        rows = {"rows": [row.record() for row in self.rows]}
+        return json.dumps({"version": VERSION} | asdict(self) | rows, indent=1, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str, name: str = FILE) -> Card:
@@ -89,13 +81,9 @@ class Card:
             if version != VERSION:
                 again = "make a new one with `make card`"
                 raise CardError(f"{name} is a card of version {version!r}, and this workbook reads {VERSION}: {again}")
-            return cls(
-                date=str(stored["date"]),
-                node=dict(stored["node"]),
-                conditions=dict(stored["conditions"]),
-                rows=tuple(map(_row, stored["rows"])),
-                problems=tuple(map(str, stored["problems"])),
-            )
+            if unknown := {name for row in stored["rows"] for name in row} - {column.name for column in fields(Row)}:
+                raise ValueError(f"a row with unknown fields {', '.join(sorted(unknown))}")
+            return restored(cls, stored | {"rows": [known(row) for row in stored["rows"]]})
         except CardError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -108,18 +96,6 @@ class Card:
             return cls.from_json(file.read_text(encoding="utf-8"), str(file))
         except (OSError, UnicodeDecodeError) as error:
             raise CardError(f"{file} cannot be read ({error}): make a card with `make card`") from None
-
-
-def _row(stored: dict[str, Any]) -> Row:
-    if unknown := set(stored) - {column.name for column in fields(Row)}:
-        raise ValueError(f"a row with unknown fields {', '.join(sorted(unknown))}")
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
-    }
-    row = Row(**values)
-    if row.value is not None and not isinstance(row.value, int | float):
-        raise ValueError(f"{row.figure} is {str(row.value)[:40]!r}")
-    return row
 
 
 def host_name() -> str:
@@ -186,19 +162,15 @@ def _judged_row(
     lab: str, figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, reason: str
 ) -> Row:
     verdict = judge(figure, here, recorded, gpus, reason)
-    row: dict[str, Any] = {"kind": verdict.kind, "verdict": verdict.text}
-    row |= {"lab": lab, "figure": figure.name, "unit": figure.unit, "better": figure.better, "by_host": figure.by_host}
+    about: dict[str, Any] = {"better": figure.better, "by_host": figure.by_host}
+    about |= {"kind": verdict.kind, "verdict": verdict.text, "percent": round(verdict.percent, 3)}
     if here is None:
-        return Row(**row)
+        return Row(lab=lab, figure=figure.name, unit=figure.unit, **about)
+    if verdict.kind in (BELOW, ODD, NOT_COMPARABLE) and verdict.reference is not None:
+        about["notes"] = tuple(_condition_notes(figure, here, verdict.reference))
     same = [reading for reading in recorded if reading.setting == here.setting]
-    names = ("repeats", "setting", "limit", "run", "date", "small", "conditions")
-    row |= {name: getattr(here, name) for name in names}
-    row |= {name: value if math.isfinite(value := getattr(here, name)) else None for name in ("value", "low", "high")}
-    row["percent"] = None if math.isnan(verdict.percent) else round(verdict.percent, 3)
-    if verdict.kind in (BELOW, NOT_COMPARABLE) and verdict.reference is not None:
-        row["notes"] = tuple(_condition_notes(figure, here, verdict.reference))
     ticks = ({name: getattr(reading, name) for name in ("value", "low", "high", "run")} for reading in same)
-    return Row(**row, references=tuple(ticks))
+    return Row(**vars(here), **about, references=tuple(ticks))
 
 
 def _condition_notes(figure: Measure, here: Reading, reference: Reading) -> list[str]:
@@ -225,34 +197,42 @@ def failing_rows(card: Card, level: str) -> list[Row]:
     """Return the rows that fail a run at this level: "impossible", "below", or "below=5" for more than 5 percent."""
     kind, _, percent = level.partition("=")
     least = float(percent) if percent else -math.inf
-    below = [row for row in card.rows if row.kind == BELOW and (row.percent or 0) > least]
+    below = [row for row in card.rows if row.kind in (BELOW, ODD) and row.percent > least]
     impossible = [row for row in card.rows if row.kind == IMPOSSIBLE]
     return [*impossible, *(below if kind == BELOW else [])]
 
 
 def reference_value(row: Row) -> float | None:
     """Return the reference's median that is nearest to the figure; None where there is none."""
-    value, medians = row.value, [float(reference["value"]) for reference in row.references]
-    return None if value is None or not medians else min(medians, key=lambda median: abs(median - value))
+    medians = [float(reference["value"]) for reference in row.references]
+    return min(medians, key=lambda median: abs(median - row.value)) if row.measured and medians else None
 
 
 def wrong_rows(card: Card) -> list[Row]:
-    """Return what to look at, the worst first: impossible figures, then those below the reference."""
-    wrong = [row for row in card.rows if row.kind in (IMPOSSIBLE, BELOW)]
-    return sorted(wrong, key=lambda row: (row.kind == BELOW, -(row.percent or 0)))
+    """Return what to look at, the worst first: impossible figures, then those below the reference or their peers."""
+    wrong = [row for row in card.rows if row.kind in WRONG]
+    return sorted(wrong, key=lambda row: (row.kind != IMPOSSIBLE, -row.percent))
 
 
 def headline(card: Card) -> str:
     """Return the card in one line: whether the node is sound, else what to look at, the worst first."""
-    counts, wrong = card.counts(), wrong_rows(card)
+    counts, wrong, model = card.counts(), wrong_rows(card), card.node["model"]
     if not card.node["gpus"]:
         return "No GPU here: a card compares GPUs with recorded ones of their model, and has nothing to say of CPUs"
-    if not (judged := counts[SOUND] + len(wrong)):
-        measured, model = counts[NOT_COMPARABLE], card.node["model"]
-        return f"Not judged: {measured} figures measured on {model}, and none has a comparable reference"
-    reached = f"{counts[SOUND]} of {judged} figures reach the reference"
-    if not wrong:
-        return f"Sound: {reached}"
-    named = [f"{row.figure}, {row.verdict}" for row in wrong[:MOST_NAMED]]
-    more = f"; and {len(wrong) - MOST_NAMED} more" if len(wrong) > MOST_NAMED else ""
-    return f"Look at: {'; '.join(named)}{more}. {reached}"
+    judged = counts[SOUND] + len(wrong)
+    reached = f"{counts[SOUND]} of {judged} figures reach the reference" if counts[SOUND] or wrong else ""
+    alike = f"{counts[ALIKE]} figures agree among the {card.node['gpus']} GPUs" if counts[ALIKE] else ""
+    found = "; ".join(filter(None, (reached, alike)))
+    if wrong:
+        named = [f"{_named(row)}, {row.verdict}" for row in wrong[:MOST_NAMED]]
+        more = f"; and {len(wrong) - MOST_NAMED} more" if len(wrong) > MOST_NAMED else ""
+        return f"Look at: {'; '.join(named)}{more}. {found}"
+    if counts[SOUND]:
+        return f"Sound: {found}"
+    if alike:
+        return f"Alike: {alike}, and none is impossible; nothing is recorded on {model}"
+    return f"Not judged: {counts[NOT_COMPARABLE]} figures measured on {model}, and none has a comparable reference"
+
+
+def _named(row: Row) -> str:
+    return row.figure if row.which is None or row.kind == ODD else f"{row.figure} ({row.which.name})"

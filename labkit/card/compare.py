@@ -54,23 +54,17 @@ def not_measured_again(first: Card, second: Card) -> list[Row]:
 
 
 def _pairs(first: Card, second: Card) -> list[tuple[Row, Row]]:
-    others = {row.key: row for row in second.rows if row.value is not None}
-    pairs = [(row, others[row.key]) for row in first.rows if row.value is not None and row.key in others]
-    return [(a, b) for a, b in pairs if a.setting == b.setting and a.value and b.value is not None]
+    others = {row.key: row for row in second.rows if row.measured}
+    pairs = [(row, others[row.key]) for row in first.rows if row.measured and row.key in others]
+    return [(a, b) for a, b in pairs if a.setting == b.setting and a.value and b.measured]
 
 
 def _change(a: Row, b: Row) -> Change:
-    (low, middle, high), (low_now, now, high_now) = map(_quartiles, (a, b))
+    (low, middle, high), (low_now, now, high_now) = ((row.low, row.value, row.high) for row in (a, b))
     lowest, highest = fences(low, middle, high)
     edge = highest - middle if now >= middle else middle - lowest
     percent = 100 * (now / middle - 1) * (-1 if a.better == LOWER else 1)
     return Change(a, b, percent, 100 * (edge + (high_now - low_now) / 2) / middle)
-
-
-def _quartiles(row: Row) -> tuple[float, float, float]:
-    """Return low, median and high of a measured figure: all the median, where it has no spread."""
-    middle = float(row.value or 0)
-    return middle if row.low is None else row.low, middle, middle if row.high is None else row.high
 
 
 def changed_conditions(first: Card, second: Card) -> list[str]:
@@ -118,7 +112,7 @@ def comparison_text(first: Card, second: Card, names: tuple[str, str]) -> str:
     lines = [f"{names[0]} ({first.date.replace('T', ' ')}) → {names[1]} ({second.date.replace('T', ' ')})", ""]
     beyond = sorted((change for change in compared if change.kind != "within noise"), key=lambda change: change.percent)
     for change in beyond:
-        numbers = f"{number(change.first.value or 0)} → {number(change.second.value or 0)} {change.first.unit}"
+        numbers = f"{number(change.first.value)} → {number(change.second.value)} {change.first.unit}"
         size = f"{percent_text(abs(change.percent))} % {change.kind}, noise ± {percent_text(change.noise)} %"
         lines.append(f"{change.first.lab:<18}  {change.first.figure:<48}  {numbers:<28}  {size}")
     lines.append(_summary(compared, beyond, same_run := not_measured_again(first, second)))
@@ -151,7 +145,7 @@ def chosen_cards(names: list[str], report: Path) -> tuple[tuple[str, Card], tupl
         return first, second
     if names:
         return find_card(names[0], report), (report.name, Card.load(report / FILE))
-    measured = [(path, card) for path, card in history(report).cards if any(row.value is not None for row in card.rows)]
+    measured = [(path, card) for path, card in history(report).cards if any(row.measured for row in card.rows)]
     if not measured:
         raise CardError(f"no card in {report.parent} yet: `make card` makes one")
     node = measured[-1][1].node.get("id")

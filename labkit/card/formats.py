@@ -6,14 +6,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from labkit.card.cards import FILE, Card, Row, headline, reference_value
-from labkit.card.verdicts import BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED
+from labkit.card.verdicts import NOT_COMPARABLE, NOT_MEASURED, WRONG
 from labkit.engine.files import replace_file
 from labkit.story.units import number
 
 CSV_FILE, JUNIT_FILE = "card.csv", "card.xml"
 COLUMNS = (
     *("lab", "figure", "setting", "unit", "better", "value", "low", "high", "repeats", "limit"),
-    *("reference", "worse_by_percent", "kind", "verdict", "run", "date"),
+    *("reference", "worse_by_percent", "kind", "verdict", "which", "uuids", "run", "date", "seconds"),
 )
 
 
@@ -21,22 +21,29 @@ def to_csv(card: Card) -> str:
     """Return one line per key figure; `reference` is the median of the recorded run that the verdict is based on."""
     import pandas as pd  # takes half a second, which the lines of a terminal do not need
 
-    rows = (vars(row) | {"reference": reference_value(row), "worse_by_percent": row.percent} for row in card.rows)
+    rows = (
+        vars(row)
+        | {"reference": reference_value(row), "worse_by_percent": row.percent}
+        | ({"which": row.which.name, "uuids": " ".join(row.which.uuids)} if row.which else {})
+        for row in card.rows
+    )
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object).to_csv(index=False)
 
 
 def to_junit(card: Card) -> str:
-    """Return the card as JUnit XML: a failure is a figure below the reference or impossible, the others are skipped."""
+    """Return the card as JUnit XML: figures to look at are failures, those that were not judged are skipped."""
     counts = card.counts()
-    failures, skipped = counts[BELOW] + counts[IMPOSSIBLE], counts[NOT_COMPARABLE] + counts[NOT_MEASURED]
+    failures, skipped = (sum(counts[kind] for kind in kinds) for kinds in (WRONG, (NOT_COMPARABLE, NOT_MEASURED)))
     totals = {"tests": len(card.rows), "failures": failures, "skipped": skipped, "errors": 0}
     attributes = {"name": f"card of {card.node['label']}", "timestamp": card.date, "hostname": card.node["host"]}
+    attributes["time"] = f"{sum(row.seconds for row in card.rows):.3f}"
     suite = ElementTree.Element("testsuite", attributes | {name: str(count) for name, count in totals.items()})
     for row in card.rows:
-        case = ElementTree.SubElement(suite, "testcase", {"classname": row.lab, "name": row.figure, "time": "0"})
-        if row.kind in (BELOW, IMPOSSIBLE):
+        about = {"classname": row.lab, "name": row.figure, "time": f"{row.seconds:.3f}"}
+        case = ElementTree.SubElement(suite, "testcase", about)
+        if row.kind in WRONG:
             failure = ElementTree.SubElement(case, "failure", {"message": row.verdict, "type": row.kind})
-            failure.text = "; ".join(filter(None, (measured_text(row), *row.notes)))
+            failure.text = "; ".join(filter(None, (measured_text(row), which_text(row), *row.notes)))
         elif row.kind in (NOT_COMPARABLE, NOT_MEASURED):
             ElementTree.SubElement(case, "skipped", {"message": row.verdict})
     ElementTree.indent(suite)
@@ -45,11 +52,18 @@ def to_junit(card: Card) -> str:
 
 def measured_text(row: Row) -> str:
     """Return what was measured in words: "360 GB/s (reference 388 GB/s)"; "" where nothing was."""
-    if row.value is None:
+    if not row.measured:
         return ""
     reference = reference_value(row)
     beside = f" (reference {number(reference)} {row.unit})" if reference is not None else ""
     return f"{number(row.value)} {row.unit}{beside}"
+
+
+def which_text(row: Row) -> str:
+    """Return which GPU, or pair, the figure is of, with its UUID: "GPU 1 (GPU-5ac…)"; "" where there are no others."""
+    if (part := row.which) is None:
+        return ""
+    return f"{part.name} ({', '.join(part.uuids)})" if part.uuids else part.name
 
 
 def to_text(card: Card) -> str:

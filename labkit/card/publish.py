@@ -10,13 +10,14 @@ from pathlib import Path
 from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, host_name, make_card, node_facts
 from labkit.card.formats import to_text, write_card
-from labkit.card.readings import Reading
+from labkit.card.readings import Reading, known
 from labkit.card.trends import STYLE as TRENDS_STYLE
 from labkit.card.trends import TITLE as TRENDS_TITLE
 from labkit.card.trends import trends_html
 from labkit.node import here, why_no_gpu_is_visible
 from labkit.report.page import TITLE, facts, write_page
 from labkit.report.record import Machine, Outcome, Record, node_name, summary
+from labkit.stored import restored
 
 
 def publish_card(record: Record, report: Path) -> Card:
@@ -49,9 +50,9 @@ def card_of(record: Record) -> Card:
     readings, problems = [], [problem for part in parts for problem in part.problems]
     for stored in itertools.chain.from_iterable(part.readings for part in parts):
         try:
-            readings.append(Reading.from_record(stored))
-        except ValueError as error:
-            problems.append(str(error))
+            readings.append(restored(Reading, known(stored)))
+        except (ValueError, AttributeError) as error:
+            problems.append(f"a key figure's reading is damaged: {error}")
     date = record.last_start() or datetime.now().isoformat(timespec="seconds")
     others = "" if record.outcomes else "the notebooks measure it (make run)"
     facts = record.node or node_facts(here())  # a report may be rebuilt on another node

@@ -7,7 +7,7 @@ import importlib
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,26 @@ from labkit.repository import RECORDED, lesson_names
 from labkit.tables.measures import Measure, Measured, measures_of
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A key figure as one run shows it, ready for JSON: which figure, its value and spread, its run and conditions.
+@dataclass(frozen=True, kw_only=True)
+class Reading(Measured):
+    """A key figure as one run shows it, ready for JSON: which figure, what was measured, its run and conditions.
 
-    limit: None where no datasheet is known. run: the folder's name, below data/recorded for a recorded one. date: ISO,
-    with the time where it is known. small: whether the run is of the small size. model: of the run's GPUs, "" on a CPU.
-    conditions: the key figures of the run's conditions, as labkit.node.comparability gives them.
+    run: the folder's name, below data/recorded for a recorded one. date: ISO, with the time where it is known. seconds:
+    the time that the run took, shared among its figures. small: whether the run is of the small size. model: of the
+    run's GPUs, "" on a CPU. conditions: the key figures of the run's conditions, as labkit.node.comparability gives
+    them. shared: whether another program held the run's GPUs, too.
     """
 
     lab: str
     figure: str
     unit: str
-    value: float
-    low: float
-    high: float
-    repeats: int
-    setting: str
-    limit: float | None
-    run: str
-    date: str
-    small: bool
-    model: str
-    conditions: dict[str, Any]
-    shared: bool = False  # whether another program held the run's GPUs, too
+    run: str = ""
+    date: str = ""
+    seconds: float = 0.0
+    small: bool = False
+    model: str = ""
+    conditions: dict[str, Any] = field(default_factory=dict)
+    shared: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -50,19 +46,26 @@ class Reading:
 
     def record(self) -> dict[str, Any]:
         """Return the reading as JSON holds it."""
-        return asdict(self)
+        return known(asdict(self))
 
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Reading:
-        """Read it back. Raises ValueError where a field is missing, unknown or of another type."""
-        try:
-            made = cls(**record)
-            numbers = (made.value, made.low, made.high, made.repeats)
-        except TypeError as error:
-            raise ValueError(f"a key figure's reading is damaged: {error}") from None
-        if not all(isinstance(figure, int | float) for figure in numbers) or not isinstance(made.conditions, dict):
-            raise ValueError(f"a key figure's reading is damaged: {str(record)[:80]}")
-        return made
+    @property
+    def measured(self) -> bool:
+        """Whether there is a value."""
+        return math.isfinite(self.value)
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether physics' limit is known."""
+        return not math.isnan(self.limit)
+
+
+def known(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a reading's fields as JSON holds them: no NaN, and no None of older records."""
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+    }
 
 
 @functools.cache
@@ -95,29 +98,26 @@ def readings(run: Run) -> list[Reading]:
         return []
     of_run = {"cores": run.node.cores} | key_conditions(run.conditions())
     conditions = {name: _python_number(value) for name, value in of_run.items()}
-    pairs = ((figure, figure.of(run)) for figure in figures)
-    return [_reading(run, figure, measured, conditions) for figure, measured in pairs if measured is not None]
+    shown = {figure: measured for figure in figures if (measured := figure.of(run)) is not None}
+    seconds = run.status.get("seconds", 0.0) / max(1, len(shown))
+    return [_reading(run, figure, measured, conditions, seconds) for figure, measured in shown.items()]
 
 
-def _reading(run: Run, figure: Measure, measured: Measured, conditions: dict[str, Any]) -> Reading:
+def _reading(run: Run, figure: Measure, measured: Measured, conditions: dict[str, Any], seconds: float) -> Reading:
     recorded = run.folder.is_relative_to(RECORDED)
-    status, on_gpus = run.status, run.plan.device == "cuda"
+    on_gpus = run.plan.device == "cuda"
     return Reading(
+        **vars(measured),
         lab=run.plan.lab,
         figure=figure.name,
         unit=figure.unit,
-        value=float(measured.value),
-        low=float(measured.low),
-        high=float(measured.high),
-        repeats=measured.repeats,
-        setting=measured.setting,
-        limit=None if math.isnan(measured.limit) else float(measured.limit),
         run=str(run.folder.relative_to(RECORDED)) if recorded else run.folder.name,
         date=_date(run, recorded),
+        seconds=seconds,
         small=run.plan.size == "small",
         model=(run.node.gpus[0].name or "") if on_gpus and run.node.gpus else "",
         conditions=conditions,
-        shared=bool(status.get("contaminated")),
+        shared=bool(run.status.get("contaminated")),
     )
 
 

@@ -48,7 +48,7 @@ def trends_html(report: Path) -> str:
 def trends_of(past: History) -> str:
     """Return one chart per figure that the newest card shows, as HTML."""
     newest = past.cards[-1][1]
-    charts = "".join(chart(series(past, row)) for row in newest.rows if row.value is not None)
+    charts = "".join(chart(series(past, row)) for row in newest.rows if row.measured)
     colours = ", ".join(f'<span class="{CLASSES[kind]}">●</span> {kind}' for kind in KINDS if kind != NOT_MEASURED)
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in past.problems)
     node = escape(node_name(newest.node["label"], newest.node.get("host")))
@@ -61,7 +61,7 @@ A dot's colour is its verdict: {colours}.</p>
 
 def series(past: History, newest: Row) -> list[Row]:
     """Return a figure's rows by date, each run once; rows of another setting than the newest one are left out."""
-    rows = [row for _, card in past.cards for row in card.rows if row.key == newest.key and row.value is not None]
+    rows = [row for _, card in past.cards for row in card.rows if row.key == newest.key and row.measured]
     by_run = {row.run: row for row in rows if row.setting == newest.setting}
     return sorted(by_run.values(), key=lambda row: row.date)
 
@@ -74,15 +74,15 @@ def chart(rows: Sequence[Row]) -> str:
     figure = series_figure(rows)
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
-    label = f"{last.lab}, {last.figure}: {number(last.value or 0)} {last.unit}, {last.verdict}"
+    label = f"{last.lab}, {last.figure}: {number(last.value)} {last.unit}, {last.verdict}"
     drawing = text.getvalue().partition("<svg ")[2]
     for place, row in enumerate(rows):
-        title = f"{row.date.replace('T', ' ')}: {number(row.value or 0)} {row.unit}, {row.verdict}"
+        title = f"{row.date.replace('T', ' ')}: {number(row.value)} {row.unit}, {row.verdict}"
         drawing = drawing.replace(f'<g id="dot{place}">', f"<g><title>{escape(title)}</title>")
     for name, color in INKS.items():
         drawing = drawing.replace(color, f"var(--{name})")
     better = ", lower is better" if last.better == LOWER else ""
-    about = f"{last.lab} · {last.setting} · last {number(last.value or 0)} {last.unit}{better}"
+    about = f"{last.lab} · {last.setting} · last {number(last.value)} {last.unit}{better}"
     return f"""<figure><figcaption>{escape(last.figure)}<span>{escape(about)}</span></figcaption>
 <svg role="img" aria-label="{escape(label)}" {drawing}</figure>"""
 
@@ -90,7 +90,7 @@ def chart(rows: Sequence[Row]) -> str:
 def series_figure(rows: Sequence[Row]) -> Figure:
     """Draw one figure's values; they are equally far apart, in the order of their dates."""
     last, places = rows[-1], range(len(rows))
-    limit = last.limit if last.better != LOWER else None
+    limit = last.limit if last.has_limit and last.better != LOWER else None
     figure, ax = canvas.canvas(width=4.6, height=1.35)
     for reference in last.references:
         ax.axhspan(reference["low"], reference["high"], color=INKS["text"], alpha=0.12)

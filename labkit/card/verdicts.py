@@ -12,22 +12,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from labkit.card.readings import Reading
 from labkit.node.comparability import THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
-from labkit.tables.measures import LOWER, Measure
+from labkit.tables.measures import LOWER, Measure, Part
 
-SOUND, BELOW, IMPOSSIBLE = "sound", "below", "impossible"
+SOUND, ALIKE = "sound", "alike"
+BELOW, ODD, IMPOSSIBLE = "below", "odd one out", "impossible"
 NOT_COMPARABLE, NOT_MEASURED = "not comparable", "not measured"
-KINDS = (SOUND, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED)
+KINDS = (SOUND, ALIKE, BELOW, ODD, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED)
+WRONG = (IMPOSSIBLE, BELOW, ODD)
 FENCE = 1.5
+ODD_PERCENT = 5.0  # GPUs of the recorded nodes are at most 3 % apart: 1930 and 1989 GB/s within two H200
 HEAT = "temperature"  # among the reasons of labkit.node.comparability
 THRESHOLD = (
     "A figure is below the reference where its median, with half of its own spread, lies beyond the fence of the "
     f"recorded repeats: their quartiles and {FENCE:g} interquartile ranges more (Tukey's rule for outliers), and at "
     f"least {100 * RESOLUTION:g} % from their median. It is impossible where it exceeds the datasheet's limit by more "
-    f"than {100 * RESOLUTION:g} %."
+    f"than {100 * RESOLUTION:g} %. A GPU, or pair, is the odd one out where its median is more than {ODD_PERCENT:g} % "
+    "worse than the median of its peers in this node (of pairs: those with the same kind of path), and its better "
+    "quartile is worse than theirs."
 )
 
 
@@ -35,7 +41,8 @@ THRESHOLD = (
 class FigureVerdict:
     """One of KINDS, the words for it, and the reference it is based on (None where there is none).
 
-    percent: by how much the figure is worse than the reference's median; negative where it is better; NaN without one.
+    percent: by how much the figure is worse than the reference's median, or than its peers' where it is the odd one
+    out; negative where it is better; NaN without either.
     """
 
     kind: str
@@ -44,10 +51,10 @@ class FigureVerdict:
     percent: float = math.nan
 
 
-def fences(low: float, median: float, high: float) -> tuple[float, float]:
+def fences(low: float, middle: float, high: float) -> tuple[float, float]:
     """Return the lowest and the highest value that are no outliers among repeats with these quartiles."""
     reach = FENCE * (high - low)
-    return min(low - reach, median * (1 - RESOLUTION)), max(high + reach, median * (1 + RESOLUTION))
+    return min(low - reach, middle * (1 - RESOLUTION)), max(high + reach, middle * (1 + RESOLUTION))
 
 
 def _fence(reading: Reading, better: str, *, on_the_worse_side: bool = True) -> float:
@@ -69,13 +76,18 @@ def judge(
     if contradicts_physics(figure, here):
         return FigureVerdict(IMPOSSIBLE, "impossible: check the clock")
     same = [reading for reading in recorded if reading.setting == here.setting]
+    odd = odd_one_out(here.parts, figure.better)
     if not same:
-        return FigureVerdict(NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_missing_reference(here, recorded)}")
+        return _among_peers(here, odd) or FigureVerdict(
+            NOT_COMPARABLE, f"{NOT_COMPARABLE}: {_missing_reference(here, recorded)}"
+        )
     nearest = min(same, key=lambda reading: _worse_by(figure, here, reading))
     percent = _worse_by(figure, here, nearest)
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
     if not all(side * at_best > side * _fence(reading, figure.better) for reading in same):
+        if odd is not None and not _is_shared(here):
+            return FigureVerdict(ODD, odd.text, nearest, odd.percent)
         worse = f": {percent_text(percent)} % worse, within the repeats' spread" if percent > 100 * RESOLUTION else ""
         at_worst = here.value + side * (here.high - here.low) / 2
         beyond = (_fence(reading, figure.better, on_the_worse_side=False) for reading in same)
@@ -89,11 +101,54 @@ def judge(
     return FigureVerdict(BELOW, f"below the reference by {percent_text(percent)} %", nearest, percent)
 
 
+@dataclass(frozen=True)
+class Odd:
+    """The part that is worst beside its peers, in words, and by how many percent."""
+
+    text: str
+    percent: float
+
+
+def odd_one_out(parts: Sequence[Part], better: str) -> Odd | None:
+    """Return the GPU, or pair, that is worse than its peers by more than its spread and ODD_PERCENT; None without."""
+    side, found = 1 if better == LOWER else -1, []
+    for part in parts:
+        peers = [peer for peer in parts if peer is not part and peer.path == part.path]
+        if not peers:
+            continue
+        usual = median(peer.value for peer in peers)
+        edge = median((peer.high if better == LOWER else peer.low) for peer in peers)
+        percent = 100 * side * (part.value / usual - 1)
+        best = part.low if better == LOWER else part.high
+        if percent > ODD_PERCENT and side * best > side * edge:
+            found.append((percent, part.name))
+    if not found:
+        return None
+    percent, name = max(found)
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return Odd(f"{name} is {percent_text(percent)} % worse than its peers{more}", percent)
+
+
+def _among_peers(here: Reading, odd: Odd | None) -> FigureVerdict | None:
+    """Return what a figure without a reference says of the GPUs among each other; None where they have no peers."""
+    if len(here.parts) < 2 or not here.model or _is_shared(here):
+        return None
+    if odd is not None:
+        return FigureVerdict(ODD, odd.text, percent=odd.percent)
+    lowest, highest = (side(part.value for part in here.parts) for side in (min, max))
+    apart = f"within {percent_text(100 * (1 - lowest / highest))} %" if highest > lowest else "equal"
+    return FigureVerdict(ALIKE, f"{ALIKE}: {len(here.parts)} {'pairs' if here.parts[0].path else 'GPUs'} {apart}")
+
+
+def _is_shared(here: Reading) -> bool:
+    return here.shared or bool(here.conditions.get("other_processes"))
+
+
 def contradicts_physics(figure: Measure, here: Reading) -> bool:
     """Return whether no clock can show this figure: it beats its limit, or is no positive finite number."""
     if not 0 < here.value < math.inf:
         return True
-    if here.limit is None:
+    if not here.has_limit:
         return False
     share = here.limit / here.value if figure.better == LOWER else here.value / here.limit
     return share > 1 + RESOLUTION
@@ -106,7 +161,7 @@ def disturbance(here: Reading, reference: Reading) -> str:
     reference's. Where the reference's is not known, only heat disturbs.
     """
     throttled, usual = here.conditions.get("throttled_percent", 0), reference.conditions.get("throttled_percent")
-    if here.shared or here.conditions.get("other_processes"):
+    if _is_shared(here):
         return "another process used the GPUs"
     reasons = str(here.conditions.get("throttle_reasons") or "")
     if throttled > THROTTLED_PERCENT + (usual or 0) and (usual is not None or HEAT in reasons):

@@ -25,14 +25,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from labkit.stored import restored
 
 if TYPE_CHECKING:
     import pandas as pd
 
 VERSION = 1
 NEVER_MEASURED = "This run has no conditions.json: it is an older run, or LABKIT_CONDITIONS=0 or debug=True launched it"
+_NOT_STORED = ("samples", "machine", "run", "source", "missing")  # of Conditions: other files of the run hold them
 SAMPLE_COLUMNS = (
     "at_s",
     "gpu",
@@ -141,7 +144,7 @@ class Conditions:
     def to_json(self) -> str:
         """Return the text of conditions.json: all but the samples, and nothing that is not known."""
         content = asdict(self) | {"version": VERSION}
-        for name in ("samples", "machine", "run", "source", "missing"):
+        for name in _NOT_STORED:
             del content[name]
         return json.dumps(_without_none(content), indent=1, ensure_ascii=False)
 
@@ -158,49 +161,12 @@ def parse(text: str, samples: Iterable[dict[str, Any]] = ()) -> Conditions:
         content = json.loads(text)
         if not isinstance(content, dict):
             raise ValueError("it holds no JSON object")
-        if content.get("version") != VERSION:
-            raise ValueError(
-                f"its version is {str(content.get('version'))[:20]!r}, and this code reads version {VERSION}"
-            )
-        return Conditions(
-            before=_snapshot(content.get("before", {})),
-            after=_snapshot(content.get("after", {})),
-            began_monotonic_s=_number(content.get("began_monotonic_s")),
-            seconds=_number(content.get("seconds")),
-            points=tuple(dict(point) for point in content.get("points", [])),
-            sampling=dict(content.get("sampling", {})),
-            notes=tuple(map(str, content.get("notes", []))),
-            samples=tuple(samples),
-        )
+        if (version := content.get("version")) != VERSION:
+            raise ValueError(f"its version is {str(version)[:20]!r}, and this code reads version {VERSION}")
+        known = {name: value for name, value in content.items() if name not in _NOT_STORED}
+        return replace(restored(Conditions, known), samples=tuple(samples))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         return Conditions(missing=f"This run's conditions.json cannot be read: {error}")
-
-
-def _snapshot(content: dict[str, Any]) -> Snapshot:
-    gpus, ranks = content.get("gpus", []), content.get("ranks", [])
-    return Snapshot(
-        _state(HostState, content.get("host", {})),
-        tuple(_state(GpuState, gpu) for gpu in gpus),
-        tuple(_state(RankState, rank) for rank in ranks),
-    )
-
-
-def _state(kind: Any, content: dict[str, Any]) -> Any:
-    """Return a HostState, GpuState or RankState of the fields that are told."""
-    names = {field.name for field in fields(kind) if field.name in content}
-    values = {name: content[name] for name in names}
-    for name, value in values.items():
-        if isinstance(value, list):
-            values[name] = tuple(map(str, value))
-        elif not isinstance(value, int | float | str):
-            raise ValueError(f"{kind.__name__}.{name} is {str(value)[:80]!r}")
-    return kind(**values)
-
-
-def _number(value: Any) -> float | None:
-    if value is not None and not isinstance(value, int | float):
-        raise ValueError(f"{str(value)[:80]!r} is no number")
-    return value
 
 
 def _without_none(value: Any) -> Any:

@@ -10,17 +10,18 @@ import os
 import platform
 import subprocess
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from labkit.node.gpus import Gpu, one_per_gpu, read_gpus, visible_gpus, why_none_is_visible, why_slices_count_once
 from labkit.node.host import cgroup_quota
-from labkit.node.topology import Topology, parse
+from labkit.node.topology import Topology, TopologyError, parse
 from labkit.node.wiring import readable_matrix
+from labkit.stored import restored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +38,6 @@ _DISTRIBUTIONS = {
     "pandas": ["pandas"],
     "matplotlib": ["matplotlib"],
 }
-
-
-# Fields that the first recorded runs lack.
-_LATER_FIELDS = {"Gpu": ("power_limit_w", "temperature_c", "persistence"), "Node": ("quota_cores",)}
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,13 @@ class Node:
         """The wiring of the visible GPUs, and of all network cards; TopologyError where the text cannot be read."""
         return parse(self.topology_text).of_gpus(gpu.index for gpu in self.gpus)
 
+    def path_between(self, a: Gpu, b: Gpu) -> str:
+        """The class of the path between two GPUs, as "NV18" or "SYS"; "" where the topology does not tell."""
+        try:
+            return parse(self.topology_text).path(f"GPU{a.index}", f"GPU{b.index}").kind
+        except (TopologyError, KeyError):
+            return ""
+
     def software(self, gpus: int) -> dict[str, Any]:
         """What a run on the first `gpus` GPUs depends on besides its code: driver, torch, processor model, cores."""
         names = " + ".join(sorted({gpu.name or "unknown GPU" for gpu in self.gpus[:gpus]}))
@@ -113,9 +117,7 @@ class Node:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a node's JSON cannot be read: {error}") from None
-        if isinstance(record, dict):
-            record = record | {"gpus": _gpus(record.get("gpus")), "numa_nodes": _pairs(record.get("numa_nodes"))}
-        return _from_record(cls, record)
+        return restored(cls, record)
 
     def table(self) -> "pd.DataFrame":
         """Return the column `value`, at most 12 rows, one a property, for a notebook."""
@@ -220,34 +222,6 @@ def read_numa_nodes(folder: Path = Path("/sys/devices/system/node")) -> tuple[tu
     """(0, "0-31") for each NUMA node; a node of memory only has the list ""."""
     lists = {int(path.parent.name[4:]): path for path in folder.glob("node[0-9]*/cpulist")}
     return tuple((node, lists[node].read_text(encoding="utf-8").strip()) for node in sorted(lists))
-
-
-def _from_record(kind: type, record: Any) -> Any:
-    """A dataclass from a JSON object, every field there and of its type."""
-    if not isinstance(record, dict):
-        raise ValueError(f"a {kind.__name__} is a JSON object, not {str(record)[:80]!r}")
-    record = dict.fromkeys(_LATER_FIELDS[kind.__name__]) | record
-    for field in fields(kind):
-        if field.name not in record:
-            raise ValueError(f"a {kind.__name__} without {field.name!r}")
-        outer = get_origin(field.type)
-        expected: Any = outer if outer in (tuple, dict) else field.type
-        if not isinstance(record[field.name], expected):
-            raise ValueError(f"a {kind.__name__} whose {field.name!r} is {str(record[field.name])[:80]!r}")
-    return kind(**{field.name: record[field.name] for field in fields(kind)})
-
-
-def _gpus(records: Any) -> Any:
-    return tuple(_from_record(Gpu, record) for record in records) if isinstance(records, list) else records
-
-
-def _pairs(records: Any) -> Any:
-    """JSON has no tuples: [[0, "0-31"]] → ((0, "0-31"),)."""
-    if not isinstance(records, list):
-        return records
-    if not all(isinstance(r, list) and list(map(type, r)) == [int, str] for r in records):
-        raise ValueError(f"numa_nodes are pairs of a number and a CPU list, not {str(records)[:80]!r}")
-    return tuple(map(tuple, records))
 
 
 def _common_or_all(values: Any) -> str:

@@ -30,19 +30,37 @@ CODE, GPU, HOST = "code", "gpu", "host"  # what a measure depends on
 
 
 @dataclass(frozen=True)
+class Part:
+    """What one GPU, or one pair of GPUs, showed of a figure: the median of its repeats and their quartiles.
+
+    name: "GPU 1", "GPU 0 → GPU 1", by the numbers of nvidia-smi; uuids: of those GPUs, as far as they are known. path:
+    the link of a pair, as "NV18" or "SYS": pairs of unlike paths differ by design.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    uuids: tuple[str, ...] = ()
+    path: str = ""
+
+
+@dataclass(frozen=True)
 class Measured:
     """A figure as one run shows it: the median of its repeats, their quartiles `low` and `high`, and their number.
 
     `setting` says what the figure depends on besides the GPU model, as "1 GiB, 4 GPUs": figures of different settings
-    are not compared. `limit` is what physics allows, in the figure's unit; NaN where no datasheet is known.
+    are not compared. `limit` is what physics allows, in the figure's unit; NaN where no datasheet is known. `parts`:
+    the same of each GPU, or pair, where the figure is that of the slowest one.
     """
 
-    value: float
-    low: float
-    high: float
-    repeats: int
-    setting: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    repeats: int = 0
+    setting: str = ""
     limit: float = math.nan
+    parts: tuple[Part, ...] = ()
 
     @classmethod
     def of(cls, values: Iterable[float], setting: str, limit: float | None = None) -> Measured | None:
@@ -115,6 +133,37 @@ def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | Non
     reach = value * sum((term.high - term.low) / (2 * term.value) for term in (dividend, divisor))
     repeats = min(dividend.repeats, divisor.repeats)
     return replace(dividend, value=value, low=value - reach, high=value + reach, repeats=repeats, limit=math.nan)
+
+
+def of_each(
+    run: Run,
+    rows: pd.DataFrame,
+    column: str,
+    by: list[str],
+    setting: str,
+    limit: float | None = None,
+    which: str = "min",
+) -> Measured | None:
+    """Return the figure of the GPU, or pair, whose median is the lowest (or the highest, "max"), and those of all.
+
+    by: the columns that hold the rank of the GPU, or of the two of a pair. None where there are no rows.
+    """
+    shown = {}
+    for ranks, values in rows.groupby(by)[column]:
+        if (measured := Measured.of(values, setting, limit)) is not None:
+            shown[_part(run, [int(rank) for rank in ranks], measured)] = measured
+    if not shown:
+        return None
+    slowest = (min if which == "min" else max)(shown, key=lambda part: part.value)
+    return replace(shown[slowest], parts=tuple(shown))
+
+
+def _part(run: Run, ranks: list[int], measured: Measured) -> Part:
+    gpus = [run.node.gpus[rank] for rank in ranks] if run.plan.device == "cuda" and run.node_count == 1 else []
+    names = [f"GPU {gpu.index}" for gpu in gpus] or [f"process {rank}" for rank in ranks]
+    path = run.node.path_between(*gpus) if len(set(gpus)) == 2 else ""
+    uuids = tuple(gpu.uuid for gpu in dict.fromkeys(gpus) if gpu.uuid)
+    return Part(" → ".join(dict.fromkeys(names)), measured.value, measured.low, measured.high, uuids, path)
 
 
 def figure(run: Run, value: float, spread: float = 0.0) -> Measured:

@@ -42,6 +42,8 @@ def test_the_reference_holds_what_the_recorded_runs_of_the_gpu_model_show(record
     together = copies["host → GPU, all links together"]
     assert together.value == pytest.approx(210.8, abs=0.1) and together.limit == 4 * 64
     assert together.setting == "1024 MiB, 4 GPUs" and together.run == "h200x4/topology/copies"
+    pairs = copies["GPU → GPU, slowest pair"].parts
+    assert len(pairs) == 12 and {pair.path for pair in pairs} == {"NV18"}
     assert references("NVIDIA B200") == ([], [])
 
 
@@ -80,8 +82,15 @@ def test_a_damaged_recorded_run_costs_itself_alone(tmp_path):
 
 def test_the_slowest_gpu_and_the_best_numa_node_count(tmp_path):
     run = copies_run(tmp_path / "run", odd={(2, 3): 300.0}, numa=(0, 1), far=0.5)
+    gpus = tuple(replace(gpu, uuid=f"GPU-{gpu.index}") for gpu in run.node.gpus)
+    run.node_file.write_text(replace(run.node, gpus=gpus).to_json())
+    run = Run(run.folder)
     shown = {one.figure: one for one in readings(run)}
-    assert shown["GPU → GPU, slowest pair"].value == pytest.approx(300.0)
+    pair = shown["GPU → GPU, slowest pair"]
+    assert pair.value == pytest.approx(300.0) and len(pair.parts) == 12
+    (slow,) = (part for part in pair.parts if part.value < 350)
+    assert slow.name == f"GPU {gpus[2].index} → GPU {gpus[3].index}"
+    assert slow.uuids == ("GPU-2", "GPU-3")
     assert shown["host → GPU, pinned, slowest GPU"].value == pytest.approx(55.0)
     assert shown["host → GPU, all links together"].value == pytest.approx(4 * 48.3)
 
@@ -89,7 +98,7 @@ def test_the_slowest_gpu_and_the_best_numa_node_count(tmp_path):
 def test_a_run_without_gpus_has_no_limit_and_says_so_in_its_setting(tmp_path):
     run = copies_run(tmp_path / "run", device="cpu", memories=("pageable",), size="small", pair=3.0)
     (pair,) = (one for one in readings(run) if one.figure == "GPU → GPU, slowest pair")
-    assert pair.limit is None and pair.small and pair.setting == "64 MiB, CPU processes"
+    assert not pair.has_limit and pair.small and pair.setting == "64 MiB, CPU processes"
 
 
 def test_start_up_is_that_of_later_launches(tmp_path):

@@ -20,13 +20,13 @@ from labkit.report.page import page_of
 def test_a_card_is_the_same_after_it_was_written_and_read(tmp_path):
     made = card(reading(value=360.0), problems=["one problem"])
     write_card(made, tmp_path)
-    assert Card.load(tmp_path / "card.json") == made
+    assert Card.load(tmp_path / "card.json").to_json() == made.to_json()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["card.csv", "card.json", "card.xml"]
 
 
 def test_a_figure_that_no_number_can_hold_is_no_number_in_json():
     made = card(reading(value=math.inf, spread=0.0))
-    assert row(Card.from_json(made.to_json())).value is None
+    assert not row(Card.from_json(made.to_json())).measured
     assert row(made).kind == "impossible"
 
 

@@ -45,7 +45,7 @@ def test_a_figure_without_quartiles_has_no_spread():
 
 def _without_quartiles(value: float):
     made = card(reading(value=value))
-    return replace(made, rows=tuple(replace(row, low=None, high=None) for row in made.rows))
+    return replace(made, rows=tuple(replace(row, low=row.value, high=row.value) for row in made.rows))
 
 
 def test_a_shorter_time_is_better():

@@ -10,7 +10,10 @@ from made_card import CALL, PAIR, card, reading, row
 
 from labkit.card import measure
 from labkit.card.cards import failing_rows, headline, wrong_rows
-from labkit.card.verdicts import HEAT
+from labkit.card.formats import to_junit, which_text
+from labkit.card.readings import references
+from labkit.card.verdicts import HEAT, odd_one_out
+from labkit.tables.measures import Part
 
 
 @pytest.mark.parametrize(
@@ -147,3 +150,64 @@ def test_nothing_is_launched_on_cpus_for_a_node_with_gpus(monkeypatch, gpus, mea
     monkeypatch.setattr(measure.node, "here", lambda: gpu_node(gpus))
     measure.measure_card(lambda text: None)
     assert launched == measured
+
+
+def _of_gpus(*values, spread=1.0, path="", **more):
+    """Return a reading of the slowest of several GPUs; each has the UUID of its number."""
+    parts = tuple(
+        Part(f"GPU {index}", value, value - spread, value + spread, (f"GPU-{index}",), path)
+        for index, value in enumerate(values)
+    )
+    return reading(value=min(values), spread=spread, parts=parts, **more)
+
+
+@pytest.mark.parametrize(
+    ("values", "spread", "kind"),
+    [
+        ((390.0, 392.0, 391.0, 389.0), 1.0, "alike"),
+        ((390.0, 392.0, 374.0, 391.0), 1.0, "alike"),  # 4.3 % below its peers' median
+        ((390.0, 392.0, 366.0, 391.0), 1.0, "odd one out"),
+        ((390.0, 392.0, 366.0, 391.0), 15.0, "alike"),  # their repeats overlap
+        ((366.0, 391.0), 1.0, "odd one out"),
+    ],
+)
+def test_a_gpu_that_is_worse_than_its_peers_is_found_without_a_reference(values, spread, kind):
+    found = row(card(_of_gpus(*values, spread=spread), recorded=[]))
+    assert found.kind == kind
+    slowest = values.index(min(values))
+    assert which_text(found) == f"GPU {slowest} (GPU-{slowest})"
+    if kind == "odd one out":
+        assert found.verdict == f"GPU {slowest} is {found.percent:.2g} % worse than its peers"
+
+
+def test_a_gpu_that_is_worse_than_its_peers_is_told_though_the_reference_allows_it():
+    recorded = [reading(value=380.0, spread=20.0)]
+    assert row(card(_of_gpus(366.0, 391.0), recorded=recorded)).kind == "odd one out"
+    assert row(card(_of_gpus(388.0, 391.0), recorded=recorded)).kind == "sound"
+    assert row(card(_of_gpus(366.0, 391.0, shared=True), recorded=recorded)).kind == "sound"
+    below = card(_of_gpus(250.0, 391.0), recorded=recorded)
+    assert row(below).kind == "below" and "slowest pair (GPU 0), below" in headline(below)
+
+
+def test_pairs_are_compared_with_pairs_of_the_same_path():
+    near, far = (
+        _of_gpus(*values, path=path).parts for values, path in (((390.0, 391.0), "NV18"), ((50.0, 51.0), "SYS"))
+    )
+    assert row(card(dataclasses.replace(_of_gpus(50.0, 391.0), parts=(*near, *far)), recorded=[])).kind == "alike"
+    slow = _of_gpus(40.0, 50.0, 51.0, path="SYS").parts
+    found = row(card(dataclasses.replace(_of_gpus(40.0, 391.0), parts=(*near, *slow)), recorded=[]))
+    assert found.kind == "odd one out" and found.percent == pytest.approx(20.8, abs=0.1)
+
+
+def test_no_gpu_of_a_recorded_node_is_the_odd_one_out():
+    recorded, _ = references("NVIDIA H200")
+    with_peers = [one for one in recorded if len(one.parts) > 1 and not one.setting.startswith("1 MiB")]
+    assert len(with_peers) >= 10
+    assert [one for one in with_peers if odd_one_out(one.parts, "higher")] == []
+
+
+def test_without_a_reference_the_first_line_says_whether_the_gpus_agree():
+    assert headline(card(_of_gpus(390.0, 391.0), recorded=[])).startswith("Alike: 1 figures agree among the 2 GPUs")
+    odd = card(_of_gpus(300.0, 391.0), recorded=[])
+    assert headline(odd).startswith("Look at: GPU → GPU, slowest pair, GPU 0 is 23 % worse than its peers")
+    assert len(failing_rows(odd, "below")) == 1 and "<failure" in to_junit(odd) and "GPU-0" in to_junit(odd)

@@ -29,7 +29,7 @@ def test_a_card_of_one_lab_is_measured_and_kept_by_date(report, capsys):
     printed = capsys.readouterr().out
     assert "[1/1] topology: ok" in printed and "GPU → GPU, slowest pair" in printed
     card = Card.load(report / "card.json")
-    (measured,) = (row for row in card.rows if row.value is not None)
+    (measured,) = (row for row in card.rows if row.measured)
     assert measured.figure == "GPU → GPU, slowest pair" and measured.value > 0 and measured.repeats == 5
     assert (report / "card.xml").exists() and (report / "card.csv").exists()
     assert "slowest pair" in (report / "index.html").read_text() and (report / "trends.html").exists()
@@ -51,7 +51,7 @@ def test_launches_that_fail_are_one_sentence_each_and_cost_no_other(report, monk
     card = Card.load(report / "card.json")
     verdicts = {row.verdict for row in card.rows if row.lab == "collectives"}
     assert verdicts == {"not measured: the plan wants 4 GPU(s), this node shows 3"}
-    assert any(row.value for row in card.rows if row.lab == "topology")
+    assert any(row.measured for row in card.rows if row.lab == "topology")
     assert "collectives was not measured: the plan wants 4 GPU(s), this node shows 3" in card.problems
     assert any("no GPU is visible here" in one for one in card.problems) == (not card.node["gpus"])
 
@@ -71,7 +71,7 @@ def test_the_launches_of_several_labs_share_one_agent(report, monkeypatch):
     finally:
         AgentSession._current.leave()
     assert len(agents) == 2 and len({*agents}) == 1
-    assert all(row.value for row in Card.load(report / "card.json").rows if row.lab == "topology")
+    assert all(row.measured for row in Card.load(report / "card.json").rows if row.lab == "topology")
 
 
 def test_an_interrupt_ends_the_rest_and_leaves_a_card(report, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_notebooks_runs_are_found_again_and_give_the_reports_card(tmp_path, wr
     write_notebook(tmp_path / "notebooks" / "00_copies.ipynb", "# Copies", launches)
     report = tmp_path / "runs" / "report"
     assert run(["--notebooks-folder", str(tmp_path / "notebooks"), "--report", str(report)]) == 0
-    (row,) = (row for row in Card.load(report / "card.json").rows if row.value is not None)
+    (row,) = (row for row in Card.load(report / "card.json").rows if row.measured)
     assert (row.lab, row.setting) == ("topology", "16 MiB, CPU processes")
     assert row.setting in (report / "card.html").read_text()
     assert "LABKIT_LAUNCHED_FOR" not in os.environ

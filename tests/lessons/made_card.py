@@ -1,5 +1,6 @@
 """Readings and cards made by hand: what one figure showed on some node, and its reference."""
 
+import math
 from itertools import count
 
 from made import gpu_node
@@ -12,13 +13,22 @@ CALL = ("collectives", "all-reduce, one small call")  # lower is better, by the 
 _RUNS = count(1)
 
 
-def reading(key=PAIR, value=390.0, spread=1.0, *, setting="1024 MiB", limit=478.1, conditions=None, **more):
+def reading(
+    key=PAIR, value=390.0, spread=1.0, *, setting="1024 MiB", limit: float | None = 478.1, conditions=None, **more
+):
     """Return a reading, of a run of its own, whose quartiles lie `spread` beside its median."""
     lab, figure = key
     unit = "GB/s" if key == PAIR else "µs"
     about = {"run": f"run {next(_RUNS)}", "date": "2026-11-22T10:00:00", "small": False, "model": "NVIDIA H200"} | more
     told = {"lab": lab, "figure": figure, "unit": unit, "value": value, "low": value - spread, "high": value + spread}
-    return Reading(**told, repeats=9, setting=setting, limit=limit, conditions=conditions or {}, **about)
+    return Reading(
+        **told,
+        repeats=9,
+        setting=setting,
+        limit=math.nan if limit is None else limit,
+        conditions=conditions or {},
+        **about,
+    )
 
 
 RECORDED = (reading(run="h200x4/topology/copies", date="2026-11-22"),)

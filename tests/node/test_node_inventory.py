@@ -153,8 +153,9 @@ def test_json_of_earlier_versions_may_lack_power_and_of_later_ones_have_more_key
         ({"cores": "many"}, "'cores' is 'many'"),
         ({"gpus": None}, "'gpus' is 'None'"),
         ({"gpus": [1]}, "a Gpu is a JSON object, not '1'"),
-        ({"gpus": [{"index": 0}]}, "a Gpu without 'name'"),
-        ({"numa_nodes": [[0]]}, "numa_nodes are pairs"),
+        ({"gpus": [{"name": "A"}]}, "a Gpu without 'index'"),
+        ({"numa_nodes": [[0]]}, "'numa_nodes' is"),
+        ({"numa_nodes": [["0", "0-3"]]}, "'numa_nodes' is"),
         ({"versions": []}, "'versions' is"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, on_one, repeats
+from labkit.tables.measures import Measured, figure, of_each, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products
 from lessons.benchmarking.tables import accounts, launches
@@ -25,10 +25,10 @@ def _product(run: Run, precision: str) -> Measured | None:
     rows = rows[(rows["precision"] == precision) & ~rows["warm_up"].astype(bool) & (rows["status"] == "ok")]
     if rows.empty:
         return None
-    medians, side = rows.groupby("rank")["ms"].transform("median"), int(rows["side"].iloc[0])
-    slowest = rows[medians == medians.max()]["ms"]
-    made = Measured.of(slowest, on_one(run, f"{side} × {side}, all at the same time"))
-    return made and made.rate(2 * side**3 / 1e9, limits and limits.tflops(PEAK[precision]))
+    side = int(rows["side"].iloc[0])
+    rates = rows.assign(tflops=2 * side**3 / 1e9 / rows["ms"])
+    setting = on_one(run, f"{side} × {side}, all at the same time")
+    return of_each(run, rates, "tflops", ["rank"], setting, limits and limits.tflops(PEAK[precision]))
 
 
 def _step(run: Run) -> Measured | None:

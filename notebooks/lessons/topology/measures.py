@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
-from labkit.tables.measures import Measured, figure, on_one, ratio, workers
+from labkit.tables.measures import Measured, figure, of_each, on_one, ratio, workers
 from lessons.topology.plan import Copies
 from lessons.topology.tables import copies
 
@@ -37,16 +37,10 @@ def _pinned(run: Run, direction: str, together: bool) -> pd.DataFrame:
     return rows[rows["numa"] == rows["rank"].map(nearest)]
 
 
-def _extreme(rows: pd.DataFrame, by: list[str], which: str = "min") -> pd.Series:
-    """Return the repeats of the setting of `by` whose median is the lowest, or the highest."""
-    medians = rows.groupby(by)["gb_per_s"].transform("median")
-    return rows[medians == medians.agg(which)]["gb_per_s"]
-
-
 def _host_link(run: Run, direction: str) -> Measured | None:
     """Return the rate of the slowest GPU's link with the host, used alone."""
-    repeats, limits = _extreme(_pinned(run, direction, False), ["rank"]), run.datasheet
-    return Measured.of(repeats, f"{run.plan.mib} MiB", limits and limits.pcie_gb_per_s)
+    rows, limits = _pinned(run, direction, False), run.datasheet
+    return of_each(run, rows, "gb_per_s", ["rank"], f"{run.plan.mib} MiB", limits and limits.pcie_gb_per_s)
 
 
 def _all_host_links(run: Run) -> Measured | None:
@@ -59,8 +53,8 @@ def _all_host_links(run: Run) -> Measured | None:
 def _pair(run: Run, which: str) -> Measured | None:
     """Return the rate of the slowest ("min") or the fastest ("max") pair of different GPUs."""
     rows = _rows(run, "gpu_to_gpu")
-    repeats = _extreme(rows[rows["source"] != rows["target"]], ["source", "target"], which)
-    return Measured.of(repeats, on_one(run, f"{run.plan.mib} MiB"), ring_bus_limit_gb_per_s(run.datasheet))
+    pairs, limit = rows[rows["source"] != rows["target"]], ring_bus_limit_gb_per_s(run.datasheet)
+    return of_each(run, pairs, "gb_per_s", ["source", "target"], on_one(run, f"{run.plan.mib} MiB"), limit, which)
 
 
 def _share_of_links(run: Run) -> Measured | None:
@@ -76,7 +70,7 @@ def _within_a_gpu(run: Run) -> Measured | None:
     rows, limits = _rows(run, "gpu_to_gpu"), run.datasheet
     copies = rows[rows["source"] == rows["target"]]
     limit = limits.hbm_gb_per_s / 2 if limits and limits.hbm_gb_per_s else None  # a copy reads and writes
-    return Measured.of(_extreme(copies, ["source"]), on_one(run, f"{run.plan.mib} MiB"), limit)
+    return of_each(run, copies, "gb_per_s", ["source"], on_one(run, f"{run.plan.mib} MiB"), limit)
 
 
 def _impossible(run: Run) -> Measured:
