@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-MOST_BYTES = 20 * 2**20  # of a file: a notebook with its pictures has a few MiB; JSON takes up to 27 times as much
-MOST_OF_ZIP = 40 * 2**20  # of a zip; a list of as many empty files takes 15 times as much
+MOST_BYTES = 20 * 2**20  # of a file: a notebook with its pictures has a few MiB; JSON takes up to 25 times as much
+MOST_OF_ZIP = 40 * 2**20  # of a zip; its list of files takes up to 8 times as much
 MOST_UNPACKED = 10 * MOST_BYTES  # of all files that are read of a zip
 MOST_FOLDERS = 8  # below each other
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other ways unpack without a limit

@@ -238,7 +238,7 @@ def test_a_zip_that_cannot_be_read_is_told_and_ends_nothing(tmp_path, make, told
 def test_a_zip_that_is_too_large_is_not_opened(tmp_path, monkeypatch):
     pack(tmp_path / "bob.zip", {"12.ipynb": json.dumps(notebook(CELL))})
     monkeypatch.setattr(handed_files, "MOST_OF_ZIP", 100)
-    assert "bob.zip cannot be read" in " ".join(one_of(tmp_path).problems)
+    assert "bob.zip cannot be read (ValueError: it has more than" in " ".join(one_of(tmp_path).problems)
 
 
 def test_what_a_system_made_is_no_student_and_the_rest_is_told(tmp_path):
