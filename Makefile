@@ -13,8 +13,10 @@ ZERO      =
 PDF       =
 DIR       =
 NB        =
-# The student's copies of the notebooks; git ignores work/.
-WORK      = $(or $(LABKIT_WORK),$(CURDIR)/work)
+# A path reaches a recipe in the environment: written into it, the shell would read what is in it. WORK is the folder of
+# the student's copies of the notebooks; git ignores work/.
+export DIR NB A B
+WORK      = $${LABKIT_WORK:-$$PWD/work}
 ifeq ($(PY),.venv/bin/python)
 READY     = .venv/.ready $(if $(ZERO),.venv/.zero)
 endif
@@ -38,7 +40,7 @@ card: $(READY)  ## measure this node's key figures alone: verdicts in runs/repor
 	@$(PY) -m labkit.card $(ARGS)
 
 compare: $(READY)  ## what changed between two runs or reports, the last two cards by default (A=… B=…)
-	@$(PY) -m labkit.card.compare $(A) $(B) $(ARGS)
+	@$(PY) -m labkit.card.compare $(if $(A),"$$A") $(if $(B),"$$B") $(ARGS)
 
 # One notebook is one kernel: loadfile keeps its cells in one worker, in order. The notebooks take longest, so they come
 # first; what comes last is short, and no worker waits long for the other.
@@ -52,19 +54,19 @@ test-all: $(READY)  ## run all tests: every fault, Slurm, other users, the brows
 # The token in the printed address lets in; nothing listens beyond this machine.
 lab: $(READY)  ## open JupyterLab on your copies of the notebooks (on a far node: ssh -L 8888:127.0.0.1:8888 NODE)
 	@$(PY) -m labkit.tools.work --folder "$(WORK)" refresh
-	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir="$(WORK)" --LabApp.news_url=None \
+	@JUPYTER_PREFER_ENV_PATH=1 $(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir="$(WORK)" --LabApp.news_url=None \
 	  $$(test -f "$(WORK)/00_start.ipynb" && echo --LabApp.default_url=/lab/tree/00_start.ipynb) \
-	  --LabApp.app_settings_dir="$(CURDIR)/labkit/tools/lab_settings" \
+	  --LabApp.app_settings_dir="$$PWD/labkit/tools/lab_settings" \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY),,--no-browser) $(ARGS)
 
 reset: $(READY)  ## make a copy as it was handed out, keep yours beside it (NB=02)
-	@$(PY) -m labkit.tools.work --folder "$(WORK)" reset $(NB)
+	@$(PY) -m labkit.tools.work --folder "$(WORK)" reset "$$NB"
 
 handout: $(READY)  ## what a class gets: handout/, handout.zip, handout-workbook.zip
 	@$(PY) -m labkit.tools.handout $(ARGS)
 
 grade: $(READY)  ## grade all students, each answer in a confined process (DIR=submissions, a folder for each)
-	@$(PY) -m labkit.tools.grade "$(DIR)" $(ARGS)
+	@$(PY) -m labkit.tools.grade "$$DIR" $(ARGS)
 
 data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 13; without it: made images)
 	@$(PY) -m labkit.tools.images $(ARGS)

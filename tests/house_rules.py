@@ -310,7 +310,11 @@ def _risk(node: ast.AST) -> str:
 def _follows_the_locale(call: ast.Call) -> bool:
     """Whether a call opens text and names no encoding (ruff's PLW1514 asks that only of what it knows to be a Path)."""
     name, keywords = ast.unparse(call.func), {keyword.arg for keyword in call.keywords}
-    if {"encoding", None} & keywords or name in ("os.open", "tarfile.open"):
+    if {"encoding", None} & keywords or name in (
+        "os.open",
+        "tarfile.open",
+        "archive.open",
+    ):  # a member of a zip is bytes
         return False
     if name == "open" or name.endswith(".open"):
         values = [*call.args, *(keyword.value for keyword in call.keywords)]

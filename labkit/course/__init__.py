@@ -3,6 +3,7 @@
 lessons.py        the lessons as their notebooks describe themselves
 course_map.py     which lesson builds on which, and how far the student is
 copies.py         the student's copies of the notebooks
+copied_cells.py   which cell of a copy is which of the workbook's
 predictions.py    a number that the reader commits to before measuring
 exercises.py      an exercise: cases, judge, grade, hints, reference solution
 answers.py        `%%answer lab.function` saves a cell as a file, which workers import, and runs it

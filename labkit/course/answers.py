@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from labkit.course import record
 from labkit.course.record import answers_folder as folder
-from labkit.course.syntax import is_answered
+from labkit.course.syntax import MAGIC, answer_cell, is_answered
 from labkit.engine.errors import NowhereToWrite, ShownAsSentence
 from labkit.repository import lesson_names
 
@@ -141,7 +141,8 @@ def answer(line: str, cell: str):
     from IPython import get_ipython
     from IPython.display import Markdown, display
 
-    require_exercise(name := line.strip())
+    name, cell = answer_cell(f"{MAGIC} {line}\n{cell}") or (line, cell)
+    require_exercise(name)
     try:
         with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # shown when the cell runs
             shown, answered = Markdown(save(name, cell)), is_answered(cell, *functions_of(name))

@@ -2,10 +2,12 @@
 
 A copy is refreshed cell by cell. What the student did not edit becomes what the workbook says now; what the student
 edited, added, deleted or moved stays. To tell the two apart, the notebook that a copy was made from is kept beside it.
+It becomes the workbook's newest once all of that is in the copy, or was told.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable
@@ -14,8 +16,8 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.reader import NotJSONError
 
+from labkit.course.copied_cells import same_text, with_ids
 from labkit.engine.files import replace_file
 from labkit.repository import NOTEBOOKS, REPOSITORY, chosen_notebooks
 
@@ -66,22 +68,30 @@ def _refresh(page: Path, copy: Path, original: Path) -> str:
         return ""
     if page.suffix != ".ipynb":
         return _refresh_text(page, copy, original)
+    now = nbformat.reads(handed_out(page), as_version=4)
     try:
-        mine = nbformat.read(copy, as_version=4)
-    except (NotJSONError, nbformat.ValidationError, AttributeError, KeyError, UnicodeDecodeError) as error:
+        mine = _read(copy)
+        text = json.dumps(mine)
+        merged, kept, back = merge(_original(original), mine, now)
+        nbformat.validate(merged)
+        changed, new_text = json.dumps(merged) != text, nbformat.writes(merged)
+    except Exception as error:  # whatever is in one copy, the others are refreshed
         damage = f"it is no notebook ({type(error).__name__})"
         return f"{copy.name}: {damage} and stays as it is; `make reset NB={copy.stem}` replaces it"
-    now = nbformat.reads(handed_out(page), as_version=4)
-    text = nbformat.writes(mine)
-    merged, kept = merge(_read(original), mine, now)
-    changed = nbformat.writes(merged) != text
     if changed:
-        replace_file(copy, nbformat.writes(merged) + "\n")
+        replace_file(copy, new_text + "\n")
     _copy_page(page, original)
+    told = "refreshed" if changed or kept else ""
     if kept:
-        cells = f"{kept} cell{'s' if kept > 1 else ''} that you edited"
-        return f"{copy.name}: refreshed, except {cells} and that changed in the workbook, too"
-    return f"{copy.name}: refreshed" if changed else ""
+        told += f", except {_cells(kept)} that you edited and that changed in the workbook, too"
+    if back:
+        lost = "your copy has lost the ids of its cells, and which of them are yours cannot be told"
+        told += f"; {_cells(back)} that changed in the workbook {'are' if back > 1 else 'is'} added: {lost}"
+    return f"{copy.name}: {told}" if told else ""
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'s' if count > 1 else ''}"
 
 
 def _refresh_text(page: Path, copy: Path, original: Path) -> str:
@@ -92,37 +102,42 @@ def _refresh_text(page: Path, copy: Path, original: Path) -> str:
     return f"{copy.name}: you edited it, so it stays" if edited else f"{copy.name}: refreshed"
 
 
-def merge(was: NotebookNode | None, mine: NotebookNode, now: NotebookNode) -> tuple[NotebookNode, int]:
-    """Put the workbook's changes into a student's copy, and return it with the number of cells that both edited.
+def merge(was: NotebookNode | None, mine: NotebookNode, now: NotebookNode) -> tuple[NotebookNode, int, int]:
+    """Put the workbook's changes into a student's copy; return it, how many cells both edited, and how many came back.
 
     `was` is the notebook that the copy was made from; None where that is not known: then every cell that differs from
-    the workbook's counts as edited. A refreshed cell loses its output, for that belongs to the code before.
+    the workbook's counts as edited. A refreshed cell loses its output, for that belongs to the code before. A changed
+    cell that is not found comes back where the copy has lost its ids: the student may not have deleted it.
     """
-    before = _by_id(was.cells if was else now.cells)
-    copied, current = _by_id(mine.cells), _by_id(now.cells)
-    conflicts = 0
+    current = _by_id(now.cells)
+    before = _by_id(was.cells) if was else current
+    copied, lost = with_ids(mine.cells, {**before, **{name: current[name] for name in current if name not in before}})
+    conflicts = back = 0
     cells: dict[str, NotebookNode] = {}
     for name, cell in current.items():
         if name not in copied:
-            if name not in before or was is None:  # new in the workbook; else the student has deleted it
+            again = lost and name in before and not same_text(before[name], cell)
+            back += again
+            if again or name not in before or was is None:  # new in the workbook; else the student has deleted it
                 cells[name] = cell
-        elif _is_same_cell(copied[name], cell):
-            copied[name].metadata.update(cell.metadata)
+        elif same_text(copied[name], cell):
+            copied[name].setdefault("metadata", NotebookNode()).update(cell.metadata)
             cells[name] = copied[name]
-        elif name in before and _is_same_cell(copied[name], before[name]):
+        elif name in before and same_text(copied[name], before[name]):
             cells[name] = cell
         else:
             cells[name] = copied[name]
-            conflicts += name in before and not _is_same_cell(before[name], cell)
+            conflicts += name in before and not same_text(before[name], cell)
     gone = [name for name in copied if name not in current]  # from the workbook
-    stays = {name for name in gone if not (name in before and _is_same_cell(copied[name], before[name]))}
+    stays = {name for name in gone if not (name in before and same_text(copied[name], before[name]))}
     order = _cell_order([*current], [*copied], set(cells) | stays, moved=_has_moved(before, copied))
-    mine["cells"] = [cells[name] if name in cells else copied[name] for name in order]
-    return mine, conflicts
+    mine["cells"] = [_complete(name, cells[name] if name in cells else copied[name]) for name in order]
+    mine["nbformat_minor"] = max(mine.nbformat_minor, 5)  # from which on cells have ids
+    return mine, conflicts, back
 
 
 def _by_id(cells: Iterable[NotebookNode]) -> dict[str, NotebookNode]:
-    """Return the cells by their ids; a cell without one, or with another's, gets one by its place."""
+    """Return the workbook's cells by their ids; a cell without one, or with another's, gets one by its place."""
     by_id: dict[str, NotebookNode] = {}
     for place, cell in enumerate(cells):
         name = cell.get("id") or f"place-{place}"
@@ -130,8 +145,14 @@ def _by_id(cells: Iterable[NotebookNode]) -> dict[str, NotebookNode]:
     return by_id
 
 
-def _is_same_cell(cell: NotebookNode, other: NotebookNode) -> bool:
-    return (cell.cell_type, cell.source) == (other.cell_type, other.source)
+def _complete(name: str, cell: NotebookNode) -> NotebookNode:
+    """Return a cell with all that a valid notebook asks for, and some programs leave out."""
+    cell["id"] = name
+    cell.setdefault("metadata", NotebookNode())
+    if cell.cell_type == "code":
+        cell.setdefault("outputs", [])
+        cell.setdefault("execution_count", None)
+    return cell
 
 
 def _has_moved(before: dict, copied: dict) -> bool:
@@ -154,9 +175,19 @@ def _cell_order(current: list[str], copied: list[str], wanted: set[str], moved: 
     return order
 
 
-def _read(file: Path) -> NotebookNode | None:
-    with suppress(OSError, NotJSONError, nbformat.ValidationError, AttributeError, KeyError, UnicodeDecodeError):
-        return nbformat.read(file, as_version=4)
+def _read(file: Path) -> NotebookNode:
+    """Return a notebook in format 4, of which nothing is made up: ids that it lacks stay lacking."""
+    content = json.loads(file.read_text(encoding="utf-8-sig"))
+    if content["nbformat"] != 4:
+        return nbformat.reads(json.dumps(content), as_version=4)
+    for cell in content["cells"]:
+        cell.setdefault("metadata", {})
+    return nbformat.v4.reads(json.dumps(content))
+
+
+def _original(file: Path) -> NotebookNode | None:
+    with suppress(Exception):
+        return _read(file)
     return None
 
 

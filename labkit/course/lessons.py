@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.course.syntax import answer_cell
 from labkit.repository import NOTEBOOKS
 
 FRONT_MATTER = "front-matter"  # the tag of the cell that says what to know first
@@ -66,7 +67,7 @@ def _lesson(path: Path) -> Lesson:
     )
     code = [source for source, cell in zip(sources, cells, strict=True) if cell["cell_type"] == "code"]
     title = re.sub(r"^#\s*(\d\d ·\s*)?", "", sources[0].partition("\n")[0]) if sources else path.stem
-    exercises = tuple(source.split(maxsplit=2)[1] for source in code if re.match(r"%%answer +\S", source))
+    exercises = tuple(cell[0] for cell in map(answer_cell, code) if cell and cell[0])
     return Lesson(path.stem, title, lines_of(next(tagged, "")), tuple(_questions(code)), exercises)
 
 

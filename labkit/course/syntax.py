@@ -1,4 +1,4 @@
-"""What the text of an answer tells before it runs: whether it is Python, and which of its steps are still open.
+"""What the text of an answer tells before it runs: its exercise, whether it is Python, and which steps are still open.
 
 Imports nothing of labkit: it also runs where an answer is graded, and labkit is out of reach there.
 """
@@ -6,7 +6,41 @@ Imports nothing of labkit: it also runs where an answer is graded, and labkit is
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from textwrap import dedent
+
+MAGIC = "%%answer"
+_AROUND = re.compile(r"%%(time|timeit|capture|prun)\b")  # IPython runs the cell below it as a cell of its own
+_MOST_AROUND = 3
+_PROMPT = re.compile(r"^(>>> ?|\.\.\.(?: |$)|In \[\d+\]: |[ \t]*\.{3,}: ?)", re.MULTILINE)
+_LIKE_MAGIC = re.compile(r"^[^\w\n]*%[ \t]*answers?\b[^\n]*", re.MULTILINE | re.IGNORECASE)
+
+
+def answer_cell(source: str) -> tuple[str, str] | None:
+    """Return the exercise that a cell's `%%answer` names, and the code below it; None for any other cell.
+
+    It is read as IPython reads it, without empty lines, indent or prompts before it; a comment may follow the name.
+    """
+    for _ in range(_MOST_AROUND if MAGIC in source else 0):
+        begin = len(source) - len(source.lstrip())
+        source = dedent(source[source.rfind("\n", 0, begin) + 1 :])
+        if re.match(r">>> |In \[\d+\]: ", source):
+            source = _PROMPT.sub("", source)
+        first = next(iter(source.splitlines(keepends=True)), "")
+        said = first.partition("#")[0].split(maxsplit=1)
+        if said[:1] == [MAGIC]:
+            return said[1].strip() if said[1:] else "", source[len(first) :]
+        if not _AROUND.match(first):
+            break
+        source = source[len(first) :]
+    return None
+
+
+def refused_answer(source: str) -> str:
+    """Return the line of a cell that is meant as `%%answer`, but that IPython does not run as such; "" without one."""
+    refused = None if answer_cell(source) else _LIKE_MAGIC.search(source)
+    return refused[0].strip() if refused else ""
 
 
 def syntax_error(code: str | bytes) -> str:

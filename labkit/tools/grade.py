@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from labkit.course.grading import confine, grade_pages
 from labkit.course.grading.grade import exercises_to_grade, grade
-from labkit.course.grading.submissions import submissions
+from labkit.course.grading.submissions import few, left_out, submissions
 from labkit.engine.run_folder import runs_folder
 from labkit.node import here
 from labkit.repository import chosen_notebooks
@@ -26,7 +26,7 @@ def seconds(text: str) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """Grade what the arguments name; return 0, or 2 with a sentence where that is not possible."""
     parser = argparse.ArgumentParser(prog="python -m labkit.tools.grade", description=__doc__)
-    parser.add_argument("folder", type=Path, help="a folder per student, with notebooks or files of answers")
+    parser.add_argument("folder", type=Path, help="a folder or a zip per student, with notebooks or files of answers")
     parser.add_argument("--notebooks", nargs="*", default=[], help="as 02 (default: all that somebody answered)")
     parser.add_argument("--out", type=Path, default=runs_folder() / "grades", help="the folder of the grades")
     parser.add_argument("--seconds", type=seconds, default=20.0, help="the time of one answer, from start to end")
@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         pages = chosen_notebooks(options.notebooks) if options.notebooks else []
         labs = [page.stem.partition("_")[2] for page in pages]
         confine.require_confinement()
-        written = grade_pages.Pages(options.out)
+        others = f"not read, for it is no student's: {few(names)}" if (names := left_out(options.folder)) else ""
+        written = grade_pages.Pages(options.out, others)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
@@ -61,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         line = "; ".join([f"{submission.student}: {grade_pages.points_text(rows)} points", *submission.problems])
         tqdm.write(grade_pages.visible(line))
+    if others:
+        print(grade_pages.visible(others))
     print(f"{written.index} and grades.csv beside it")
     return 0
 

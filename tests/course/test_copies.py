@@ -170,19 +170,6 @@ def test_git_never_sees_a_copy(tmp_path):
     assert [done.returncode for done in ignored] == [0, 1]
 
 
-def test_make_lab_opens_the_copies_once_they_are_up_to_date(tmp_path):
-    told = subprocess.run(
-        ["make", "-n", "lab", "PY=python", f"LABKIT_WORK={tmp_path}"],
-        cwd=copies.REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    refreshed, opened = told.index("labkit.tools.work"), told.index("jupyterlab ")
-    assert refreshed < opened
-    assert f"root_dir={tmp_path}" in told.replace('"', "")
-
-
 def test_a_copy_has_no_outputs_and_is_not_refreshed_for_them(course):
     """They would give the answers away; and a chart that is stored anew is no change of the page."""
     course(one="1")

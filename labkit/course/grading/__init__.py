@@ -1,6 +1,7 @@
 """Grading: answers of students, each tried in a confined process with cases of its own, judged outside of it.
 
 submissions.py        what students handed in
+handed_files.py       their files, in folders and zips
 grade.py              a row per student and exercise
 confined_judge.py     one answer: tried in a confined process, judged here
 confine.py            Python without the grader's files, network and processes

@@ -20,16 +20,17 @@ from labkit.repository import lesson_names
 COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
 UNWRITABLE = "backslashreplace"  # half a surrogate pair, or a name that is no UTF-8
 LAYOUT = "\n\t"  # is kept where code is shown
-_FORMULA = tuple("=+-@＝＋－＠")  # a spreadsheet computes cells that begin so
+_FORMULA = re.compile(r"(^|;)(\s*)(?=[=+\-@＝＋－＠])")  # a spreadsheet computes cells that begin so; some split at ";"
 
 
 class Pages:
     """The files of the grades in a folder: grades.csv, a page per student, and `index`, the page that leads to them.
 
-    What was added is there, whatever happens to the students after it.
+    What was added is there, whatever happens to the students after it. `remark` stands below the table of the class.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, remark: str = ""):
+        self._remark = f"<p>{escape(visible(remark))}</p>" if remark else ""
         self._folder, self.index = folder, folder / "index.html"
         self._students: list[tuple[str, Submission, Sequence[Graded]]] = []  # file, what was handed in, grades
         make_private(folder)
@@ -43,7 +44,7 @@ class Pages:
         file = self._folder / f"{len(self._students) + 1:03d}-{name}.html"
         _write_page(file, _student(submission, graded))
         self._students.append((file.name, submission, graded))
-        _write_page(self.index, f"<h1>Grades</h1>{_matrix(self._students)}")
+        _write_page(self.index, f"<h1>Grades</h1>{_matrix(self._students)}{self._remark}")
         self._write_rows("a", map(_row, graded))
 
     def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
@@ -111,8 +112,7 @@ def _row(graded: Graded) -> list:
         verdict.outcome,
         reasons_text(verdict),
     )
-    cells = [visible(cell) if isinstance(cell, str) else cell for cell in row]
-    return [f"'{cell}" if str(cell).startswith(_FORMULA) else cell for cell in cells]
+    return [_FORMULA.sub(r"\1\2'", visible(cell)) if isinstance(cell, str) else cell for cell in row]
 
 
 def visible(text: str, but: str = "") -> str:
