@@ -1,4 +1,4 @@
-"""JSON → dataclass, as `dataclasses.asdict` and `json.dumps` wrote it: every field there, and of its type."""
+"""JSON → dataclass, as `dataclasses.asdict` made it, before or after it was written: each field of its type."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _value(form: Any, value: Any, what: str) -> Any:
         return _value(float if float in inner else form, value, what)
     if is_dataclass(form):
         return restored(form, value)  # pyright: ignore[reportArgumentType]
-    if outer in (tuple, list) and isinstance(value, list):
+    if outer in (tuple, list) and isinstance(value, list | tuple):
         several = outer is list or inner[-1] is Ellipsis
         if not several and len(value) != len(inner):
             raise ValueError(f"{what} is {str(value)[:80]!r}")

@@ -34,6 +34,7 @@ WHOLE = Outer(3, 1, True, ((0, "0-3"), (1, "4-7")), (Inner("a", 2.5), Inner("b")
 
 def test_what_was_written_comes_back():
     assert restored(Outer, json.loads(json.dumps(asdict(WHOLE)))) == WHOLE
+    assert restored(Outer, asdict(WHOLE)) == WHOLE, "before it was written, too"
     assert restored(Outer, {"count": 1, "ratio": 0.5, "colour": "red"}) == Outer(1, 0.5)
 
 
