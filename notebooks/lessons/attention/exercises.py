@@ -35,10 +35,14 @@ _TOO_MUCH = 1.01  # a probability may be this times too large
 def _tiles(random: Random) -> list:
     """Return tiles on, above and below the diagonal: numbers of row and column, queries and keys in a tile."""
     edges = [(0, 0, 4, 4), (1, 0, 4, 4), (1, 1, 4, 2), (1, 2, 4, 2), (1, 4, 4, 2), (3, 1, 2, 4), (3, 2, 2, 4)]
-    edges += [(2, 1, 2, 4), (2, 2, 1, 1), (3, 2, 1, 1), (4, 2, 1, 2)]
-    sizes = (16, 32, 48, 64, 128)
-    drawn = [(random.randrange(6), random.randrange(8), random.choice(sizes), random.choice(sizes)) for _ in range(8)]
-    return edges + drawn
+    edges += [(2, 1, 2, 4), (2, 2, 1, 1), (3, 2, 1, 1), (4, 2, 1, 2), (1, 3, 4, 2)]
+    drawn = []
+    for queries, keys in ((64, 64), (128, 32), (32, 128), (64, 48), (48, 64)):
+        row = random.randint(4, 12)
+        own = row * queries // keys, ((row + 1) * queries - 1) // keys  # of the first and of the last query
+        columns = sorted({own[0] - 1, *own, own[1] + 1})
+        drawn += [(row, column, queries, keys) for column in columns]
+    return edges + random.sample(drawn, len(drawn))  # in an order that tells nothing
 
 
 def _tile(first_row: int, last_row: int, first_key: int, last_key: int, own_key: bool = True) -> str:
