@@ -29,6 +29,7 @@ SYMPTOMS = {  # find the bug: attentions that claim to be FlashAttention-2, and 
     "square_backward": "the backward builds the whole N×N matrix of probabilities again",
 }
 _TOLERANCE = 1e-3  # float32
+_CLOSE = 1e-5  # of one tile: an answer may compute in float32
 _TOO_MUCH = 1.01  # a probability may be this times too large
 
 
@@ -111,11 +112,11 @@ def _tiles_to_add(random: Random) -> list:
     """
 
     def drawn(low: float, high: float, count: int) -> list[float]:
-        return [round(random.uniform(low, high), 2) for _ in range(count)]
+        return [round(16 * random.uniform(low, high)) / 16 for _ in range(count)]  # float32 holds them exactly
 
     def tile(*maxima: float, masked: int = 0, around: float = 0.0) -> tuple:
         keys, width = random.randint(max(2, masked + 1), 4), random.randint(2, 3)
-        scores = [[round(score + around, 2) for score in drawn(-3, 3, keys)] for _ in maxima]
+        scores = [[score + around for score in drawn(-3, 3, keys)] for _ in maxima]
         for row in scores:
             for key in random.sample(range(keys), masked):
                 row[key] = -math.inf
@@ -187,6 +188,7 @@ _judge_row = judge_of(
     result_form="m, l and o",
     rule="m: the largest so far; l: the sum of exp(score − m); o: the sum of exp(score − m) · value",
     merit="l and o are rescaled alike, no exponent is above 0, and masked keys change nothing",
+    close=(_CLOSE, _CLOSE),
 )
 
 
