@@ -13,6 +13,7 @@ from labkit.story import units
 from labkit.story.words import capitalised
 
 CLOSE = 1e-6  # relative, of two numbers that count as equal
+TINY = 1e-12  # absolute
 LARGEST = 1e300  # of a whole number, which may be too large for a float
 _NO_RESULT = object()  # of a mistake that cannot be made with the given arguments
 
@@ -61,32 +62,39 @@ def judge_of(
     result_form: str,
     rule: str,
     merit: str,
+    close: tuple[float, float] = (CLOSE, TINY),
 ) -> Callable[..., Verdict]:
     """Return the judge of an exercise: it takes what the answer gave for each list of arguments, and these.
 
     `result_form` says what a result is ("a number of bytes"), `rule` what is right in words, for a value that no
-    mistake explains, and `merit` what a right answer does.
+    mistake explains, and `merit` what a right answer does. `close` are the tolerances of a number, relative and
+    absolute.
     """
+
+    def same(value: Any, expected: Any) -> bool:
+        return is_same(value, expected, *close)
 
     def judge(given: list, cases: Sequence[Sequence[Any]]) -> Verdict:
         """Return the verdict on what the answer returned for each list of arguments, with a sentence per mistake."""
         expected_values = [_result_of(reference, arguments) for arguments in cases]
         forms = {_form_of(value) for value in expected_values}
         results = {mistake: [_result_of(mistake.made, each) for each in cases] for mistake in mistakes}
-        everywhere = next((mistake for mistake in mistakes if _is_mistake(given, results[mistake])), None)
+        everywhere = next((mistake for mistake in mistakes if all(map(same, given, results[mistake]))), None)
         possible = [
-            mistake for mistake in mistakes if not mistake.throughout or not _is_refuted(given, results[mistake], forms)
+            mistake
+            for mistake in mistakes
+            if not mistake.throughout or not _is_refuted(given, results[mistake], forms, same)
         ]
         faults: dict[str, str] = {}
         for arguments, value, expected in zip(cases, given, expected_values, strict=True):
-            if is_same(value, expected):
+            if same(value, expected):
                 continue
             gives = f"{call_text(name, list(arguments))} gives {_as_read(value, expected)}"
             if _form_of(value) not in forms:
                 missing = " Is a `return` missing on some path?" if value is None else ""
                 faults.setdefault("form", f"{gives}. Return {result_form}.{missing}")
                 continue
-            here = (mistake for mistake in possible if is_same(value, _result_of(mistake.made, arguments)))
+            here = (mistake for mistake in possible if same(value, _result_of(mistake.made, arguments)))
             mistake = everywhere or next(here, Mistake("wrong", reference, rule))
             faults.setdefault(
                 mistake.kind, f"{gives} instead of {_as_read(expected, value)}. {capitalised(mistake.why)}."
@@ -106,33 +114,29 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
-def is_close(value: Any, expected: float, relative: float = CLOSE, absolute: float = 1e-12) -> bool:
+def is_close(value: Any, expected: float, relative: float = CLOSE, absolute: float = TINY) -> bool:
     """Return whether `value` is the number `expected` up to one of two tolerances: NaN never is."""
     if not is_number(expected):
         return value == expected
     return is_number(value) and abs(value - expected) <= max(relative * abs(expected), absolute)
 
 
-def is_same(value: Any, expected: Any) -> bool:
-    """Return whether two values are equal, lists item by item, numbers up to rounding."""
+def is_same(value: Any, expected: Any, relative: float = CLOSE, absolute: float = TINY) -> bool:
+    """Return whether two values are equal, lists item by item, numbers up to one of two tolerances."""
     if _form_of(value) != _form_of(expected):
         return False
     if _form_of(expected) == "number":
-        return is_close(value, expected)
+        return is_close(value, expected, relative, absolute)
     if _form_of(expected) == "list":
-        return len(value) == len(expected) and all(map(is_same, value, expected))
+        pairs = zip(value, expected, strict=False)
+        return len(value) == len(expected) and all(is_same(*pair, relative, absolute) for pair in pairs)
     return value == expected
 
 
-def _is_mistake(given: list, results: list) -> bool:
-    """Return whether all results are those of one mistake: a single one may be by chance."""
-    return all(map(is_same, given, results))
-
-
-def _is_refuted(given: list, results: list, forms: set[str]) -> bool:
+def _is_refuted(given: list, results: list, forms: set[str], same: Callable[[Any, Any], bool]) -> bool:
     """Return whether a result of a right form is another one than the mistake gives."""
     return any(
-        _form_of(value) in forms and result is not _NO_RESULT and not is_same(value, result)
+        _form_of(value) in forms and result is not _NO_RESULT and not same(value, result)
         for value, result in zip(given, results, strict=True)
     )
 

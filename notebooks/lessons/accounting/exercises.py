@@ -42,6 +42,8 @@ BATCHES = (  # d_ff, x, y, m_x, m_y, flop_per_s, bytes_per_s
     (16384, 8, 8, 2, 1, 4.6e14, 1.8e11),  # no batch is enough
     (16384, 8, 8, 1, 2, 4.6e14, 1.8e11),  # enough with two axes for activations only
     (16384, 4, 16, 2, 2, 4.6e14, 1.8e11),  # no batch is enough, with two axes for each
+    (16384, 8, 8, 1, 1, 3.9e14, 1.8e11),  # no batch is quite enough
+    (16384, 8, 8, 1, 1, 3.5e14, 1.8e11),  # a large one just is
 )
 _D_MODEL = 16384  # of any size: it is in every term
 _SAME_ACCOUNT = 0.01
@@ -49,19 +51,33 @@ _BITS = 8
 
 
 def _sizes(random: Random) -> list:
+    """Return totals that need one device, a little more or less than a number of them, or that number exactly."""
     labels = (24, 40, 48, 80, 95, 141)
-    return [(random.randint(60, 20_000), random.choice(labels)) for _ in range(6)] + [(random.uniform(0.2, 2.0), 24)]
+    drawn = [(random.randint(60, 20_000), random.choice(labels)) for _ in range(6)]
+    drawn += [(random.uniform(0.2, 0.9), 24), (2 ** random.randint(1, 6) * _EVEN_GIB, 80)]
+    for devices_due in (random.randint(2, 9) + 0.005, random.randint(60, 200) + 0.005, random.randint(60, 200) - 0.01):
+        label = random.choice(labels)
+        drawn.append((devices_due * label * 10**9 / 2**30, label))
+    return drawn
 
 
 def _batches(random: Random) -> list:
-    drawn: list[tuple] = []
-    while len(drawn) < 7:
+    """Return meshes where computing a token takes some times as long as its activations: longer, or not.
+
+    One least batch ends on half a token.
+    """
+    drawn = []
+    for least, most, axes in (
+        *((0.93, 0.97, (1, 2)), (0.3, 0.9, (2, 2)), (1.03, 1.07, (2, 1))),
+        *((1.5, 4.0, axes) for axes in ((1, 2), (2, 1), (1, 1))),
+    ):
         width, x, y = random.choice((16384, 28672, 53248)), random.choice((4, 8, 16, 32)), random.choice((2, 4, 8))
-        axes = random.choice((1, 2)), random.choice((1, 2))
-        flop_per_s, bytes_per_s = random.choice((4.6e14, 1e15)), random.choice((1.8e11, 4.5e11, 9e11))
-        if abs(width * bytes_per_s * axes[1] / (y * flop_per_s) - 1) > 0.05:  # no batch that rounding decides
-            drawn.append((width, x, y, *axes, flop_per_s, bytes_per_s))
-    return drawn
+        bytes_per_s = random.choice((1.8e11, 4.5e11, 9e11))
+        flop_per_s = float(f"{width * bytes_per_s * axes[1] / y / random.uniform(least, most):.4g}")
+        drawn.append((width, x, y, *axes, flop_per_s, bytes_per_s))
+    width, x, y, bytes_per_s, batch = 28672, 16, 4, 4.5e11, random.randint(2_000, 90_000) + 0.5
+    flop_per_s = width / (y / bytes_per_s + width * x / (bytes_per_s * batch))
+    return [*drawn, (width, x, y, 1, 1, flop_per_s, bytes_per_s)]
 
 
 def _quotient(gib: float, gb: float) -> float:
@@ -168,6 +184,14 @@ _COMPUTE_BOUND_BATCH = compared(
         Mistake("never", _unchecked_batch(1), _NEVER),
         *(Mistake("never", lambda *setting, none=none: _least_batch(*setting) or none, _NEVER) for none in (0, inf)),
         Mistake("none", lambda *_: None, "computing grows faster than activations, so some batch is enough"),
+        *(
+            Mistake(
+                "rounded",
+                lambda *setting, whole=whole: (least := _least_batch(*setting)) and whole(least),
+                "the batch is not to be rounded",
+            )
+            for whole in (ceil, floor, round)
+        ),
         Mistake("a_device", _per_device(_least_batch), _EACH),
         *(Mistake(kind, wrong, reason) for kind, (wrong, reason) in _WRONG_BATCHES.items()),
         *(Mistake(kind, _per_device(wrong), f"{reason}; {_EACH}") for kind, (wrong, reason) in _WRONG_BATCHES.items()),

@@ -46,6 +46,9 @@ COMPARED = (
     ([6.0, 6.2, 10.0, 10.5, 10.6], [5.0, 4.9, 4.8, 6.5, 6.6]),
     ([10.0, 9.9, 9.8, 14.0, 14.2], [8.5, 5.0, 4.9, 9.0, 9.2]),
     ([1.1, 1.0, 1.2, 1.05, 1.15], [0.5, 0.62, 0.55, 0.6, 0.5]),
+    # Even numbers of values, whose middle two differ; a little further apart than their noise.
+    ([1.4, 1.0, 1.6, 1.2], [0.41, 0.3, 0.31, 0.4]),
+    ([8.0, 9.0, 10.0, 11.0, 12.0], [5.95, 6.95, 7.95, 8.95, 9.95]),
 )  # seconds of the steps before a change, and after it
 
 
@@ -71,8 +74,18 @@ _UNCLEAR = (0.6, 1.6)  # a difference of this many times its noise depends on ho
 
 
 def _timings(random: Random) -> list:
-    """Return steps before and after a change: slower, faster, the same within their noise, and two close to it."""
+    """Return steps before and after a change: slower, faster, the same within their noise, and some close to it.
+
+    One pair differs by its noise exactly; one has even numbers of steps, whose middle two differ.
+    """
     drawn: list[tuple] = [_close_to_noise(random, exclusive=exclusive) for exclusive in (True, False)]
+    least, scale = random.randint(8, 40), random.uniform(0.1, 0.2)
+    drawn += [
+        tuple(random.sample([first + more for more in range(5)], 5) for first in (least, least - gain))
+        for gain in (2, 2.05, 1.95)
+    ]
+    shares = (1.0, 1.2, 1.4, 1.6), (0.3, 0.31, 0.4, 0.41)
+    drawn.append(tuple(random.sample([round(scale * share, 5) for share in side], 4) for side in shares))
     ratios = [0.5, 0.7, 1.001, 1.002, 1.4, 2.0]
     while ratios:
         before, after = (
@@ -165,7 +178,7 @@ _STEPS = {  # in words, by situation
     "slow_first": "two slow first steps",
     "noisy": "a few slow steps among the others",
 }
-_NEAR, _SPREAD_NEAR, _LEAST, _WARM_UPS = 0.02, 0.4, 5, 2
+_NEAR, _SPREAD_NEAR, _LEAST, _WARM_UPS = 0.002, 0.4, 5, 2
 _MERITS = (
     "an asynchronous step, one with two slow first calls and a noisy one all give the right median and spread",
     "what a step raises reaches the caller",

@@ -31,7 +31,11 @@ ACCUMULATIONS = (
     (0.9, 1.0, 0.01),
     (0.8, 0.4, 0.95),
     (0.75, 0.5, 0.5),
-)  # efficiency, seconds of computing per micro-batch, seconds of communication per step; two cases come out even
+    (0.8, 0.5, 0.504),
+    (0.8, 0.5, 0.496),
+    (0.97, 0.01, 0.052),
+)  # efficiency, seconds of computing per micro-batch, of communication per step: two cases come out even, one is
+# just above a whole number and one just below, and one needs many micro-batches
 
 
 def _exact(efficiency: float, compute_s: float, communication_s: float) -> float:
@@ -39,8 +43,14 @@ def _exact(efficiency: float, compute_s: float, communication_s: float) -> float
 
 
 def _accumulations(random: Random) -> list:
-    drawn = [(random.uniform(0.6, 0.97), random.uniform(0.02, 0.5), random.uniform(0.05, 1.0)) for _ in range(5)]
-    return [*drawn, (0.75, 0.5, 0.5), (random.uniform(0.5, 0.9), 1.0, random.uniform(0.001, 0.01))]
+    """Return steps that need few micro-batches or many, and a little more or less than a whole number of them."""
+    drawn = [(0.75, 0.5, 0.5), (random.uniform(0.5, 0.9), 1.0, random.uniform(0.001, 0.01))]
+    for least, most in ((2, 7), (9, 28), (31, 48), (101, 300)):
+        for part in (0.03, random.uniform(0.2, 0.8), 0.97):
+            efficiency, compute_s = random.uniform(0.6, 0.97), random.uniform(0.02, 0.5)
+            exact = random.randint(least, most) + part
+            drawn.append((efficiency, compute_s, exact * (1 - efficiency) * compute_s / efficiency))
+    return drawn
 
 
 _ACCUMULATION_FOR = compared(

@@ -39,7 +39,8 @@ def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patienc
     """Launch the student's answer to `exercise` ("pipelined", "scatter_all_gather") or a bug by its name, and judge it.
 
     Right values on every GPU, nothing forwarded before it arrived, every byte over the host links once, chunk by chunk,
-    no copy that waits for one it does not need, no buffers of its own; then its time and the reference solution's.
+    no copy that waits for one it does not need, no buffers of its own; then its time and the reference solution's. An
+    answer that is right on four GPUs or more is tried on half of them, too.
     Raises ValueError for an unknown exercise.
     """
     if exercise not in (*CHUNKED, *SYMPTOMS):
@@ -50,11 +51,22 @@ def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patienc
         return verdict
     functions = (f"methods.{reference}", function)
     plan = Trial.sized(size, gpus=gpus, functions=functions, answers=str(answers.folder()))
-    run = launch_answer(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
-    if isinstance(run, Verdict):
-        return run
-    printed = printed_in(run.rows[run.rows["function"] == function])
-    return replace(judge(exercise, reference, function, run), printed=printed)
+
+    def tried(plan: Trial) -> Verdict:
+        run = launch_answer(exercise, plan, patience_s, "a wait in it does not end, or it is too slow")
+        if isinstance(run, Verdict):
+            return run
+        printed = printed_in(run.rows[run.rows["function"] == function])
+        return replace(judge(exercise, reference, function, run), printed=printed)
+
+    verdict = tried(plan)
+    if verdict.outcome != RIGHT or plan.gpus < 4:
+        return verdict
+    fewer = tried(replace(plan, gpus=plan.gpus // 2))
+    if fewer.outcome == RIGHT:
+        return verdict
+    where = f"it is right on {plan.gpus} GPUs, and not on {plan.gpus // 2}"
+    return replace(fewer, faults={kind: f"{where}: {sentence}" for kind, sentence in fewer.faults.items()})
 
 
 def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
@@ -249,9 +261,9 @@ def overlap_fault(graph: Graph, ideal: Graph, chunks: int) -> str:
 
 
 def _broadcasts(random: Random) -> list:
-    """Return elements, GPUs, chunks and a seed: chunks divide each GPU's share."""
+    """Return elements, GPUs, fewer than four and more, chunks and a seed: chunks divide each GPU's share."""
     drawn = []
-    for gpus in random.sample((2, 3, 4), 2):
+    for gpus in random.sample((random.randint(2, 3), 5), 2):
         chunks = random.choice((4, 6, 8))
         drawn.append((gpus * chunks * random.randint(200, 800), gpus, chunks, random.randint(1, 99)))
     return drawn

@@ -183,6 +183,7 @@ BYTES = (
     (500_000, 50e-6, 100e9),
     (7_000_000, 10e-6, 100e9),
     (1_000_000_000, 1e-3, 10e9),
+    (13_000_000_000, 10e-6, 100e9),
 )  # bytes of all gradients, seconds per call, bytes per second
 
 
@@ -200,15 +201,18 @@ def _cheapest(*knobs: float) -> int:
 
 
 def _totals(random: Random) -> list:
-    """Return totals whose best number of buckets is better than its neighbours beyond rounding."""
-    drawn: list[tuple] = []
-    while len(drawn) < 6:
-        call_s, rate = random.choice((5e-6, 10e-6, 50e-6, 1e-3)), random.choice((10e9, 50e9, 100e9))
-        root = random.uniform(1.2, 60)
-        below = int(root)
-        if abs(below * (below + 1) - root**2) > 0.05 * root:
-            drawn.append((round(root**2 * call_s * rate), call_s, rate))
-    return drawn
+    """Return totals whose best number of buckets is better than its neighbours beyond rounding.
+
+    The cost is least below one bucket, where the nearest number is not the cheapest, and above and below the middle
+    between two numbers, among few buckets and many.
+    """
+    roots = [random.uniform(0.2, 0.9), random.uniform(1.445, 1.49)]
+    for least, most in ((2, 7), (9, 28), (31, 48), (101, 300)):
+        roots += [random.randint(least, most) + random.uniform(*part) for part in ((0.1, 0.3), (0.7, 0.9))]
+    settings = [(random.choice((5e-6, 10e-6, 50e-6, 1e-3)), random.choice((10e9, 50e9, 100e9))) for _ in roots]
+    return [
+        (round(root**2 * call_s * rate), call_s, rate) for root, (call_s, rate) in zip(roots, settings, strict=True)
+    ]
 
 
 _BEST_COUNT = compared(

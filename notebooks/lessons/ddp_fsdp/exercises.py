@@ -70,6 +70,7 @@ def _models(random: Random) -> list:
         ([89 * MIB, *[2 * MIB, 1024] * 20, 3 * MIB], MIB, 25 * MIB),
     ]
     caps = random.sample(range(4, 30), 4)
+    edges.append(([random.randint(8, 40) * MIB // 4 for _ in range(random.randint(6, 9))], MIB, 2 * MIB))  # one each
     return edges + [
         ([random.randint(1, 40) * MIB // 4 for _ in range(random.randint(3, 12))], MIB, cap * MIB) for cap in caps
     ]

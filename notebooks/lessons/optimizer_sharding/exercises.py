@@ -48,6 +48,13 @@ PIECES = (
     ([2, 3], [[[1, 1, 3, [4.0, 5.0]]], [[0, 0, 2, [1.0, 2.0]], [1, 0, 1, [3.0]]]]),
     ([5], [[[0, 3, 5, [4.0, 5.0]]], [[0, 1, 3, [2.0, 3.0]]], [[0, 0, 1, [1.0]]]]),
     ([1, 1, 1], [[[2, 0, 1, [3.0]], [0, 0, 1, [1.0]]], [[1, 0, 1, [2.0]]], []]),
+    (
+        [1, 1, 1, 4],
+        [
+            *([[0, 0, 1, [1.0]]], [], [[2, 0, 1, [3.0]], [3, 3, 4, [7.0]], [3, 1, 3, [5.0, 6.0]]], []),
+            *([[1, 0, 1, [2.0]]], [[3, 0, 1, [4.0]]]),
+        ],
+    ),
 )  # elements of each parameter, and each rank's pieces: parameter, begin, end, values
 
 
@@ -68,14 +75,13 @@ def _values_of_rank_0(sizes: list[int], parts: list[list]) -> list[list[float]]:
 def _pieces(random: Random) -> list:
     """Return parameters cut into pieces, and these dealt out to ranks in no order."""
     drawn = []
-    for _ in range(4):
-        sizes, pieces = [random.randint(1, 6) for _ in range(random.randint(1, 4))], []
+    for parameters, ranks in ((1, 2), (2, 3), (4, 5), (5, 8)):
+        sizes, pieces = [random.randint(4, 8) for _ in range(parameters)], []
         for number, size in enumerate(sizes):
-            values = [float(random.randint(-9, 9)) for _ in range(size)]
-            cuts = sorted({0, size, *random.sample(range(size + 1), min(2, size))})
+            values = [float(random.choice((-1, 1)) * random.randint(1, 9)) for _ in range(size)]
+            cuts = sorted({0, size, *random.sample(range(1, size), 2)})
             pieces += [[number, begin, end, values[begin:end]] for begin, end in pairwise(cuts)]
         random.shuffle(pieces)
-        ranks = random.randint(2, 4)
         drawn.append((sizes, [pieces[rank::ranks] for rank in range(ranks)]))
     return drawn
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 # Ranks, micro-batches. With fewer micro-batches than ranks, the first ranks run out of forwards while they warm up.
-SETTINGS = ((4, 8), (4, 4), (2, 2), (2, 5), (8, 8), (4, 2), (4, 1), (3, 2), (8, 3), (2, 1), (1, 3))
+SETTINGS = ((4, 8), (4, 4), (2, 2), (2, 5), (8, 8), (4, 2), (4, 1), (3, 2), (8, 3), (2, 1), (1, 3), (3, 12), (2, 34))
 # Layer times, stages. The two long ones and the last one are such that filling stages in turn, to the average or to
 # any multiple of it, from either end, is not optimal in all of them; nor is an even split improved layer by layer.
 SPLITS: tuple[tuple[list[float], int], ...] = (
@@ -42,6 +42,8 @@ SPLITS: tuple[tuple[list[float], int], ...] = (
     ([5, 1, 1, 1], 3),
     ([2, 3, 1], 1),
     ([1, 4, 2], 3),
+    ([1, 1, 1, 1, 1, 1, 1, 7, 6.5], 3),
+    ([2, 1, 1.5, 3, 2, 1, 3, 2, 3, 2.5], 8),
 )
 
 

@@ -124,6 +124,7 @@ def _judge_hidden_peaks(given: list, inputs: list) -> Verdict:
 def _kept(random: Random) -> list:
     """Return bytes that a block keeps, those of its input, blocks, and how often one is checkpointed."""
     shown = [(900, 100, 6, 1), (900, 100, 6, 2), (900, 100, 5, 2), (900, 100, 7, 3), (900, 100, 4, 9), (700, 50, 1, 1)]
+    shown += [(900, 100, 40, 1), (900, 100, 40, 3), (900, 100, 42, 3)]
     drawn = [(random.randint(30, 90), random.randint(2, 20), random.randint(3, 24)) for _ in range(6)]
     return shown + [(10 * kept, 10 * entry, layers, random.randint(1, 6)) for kept, entry, layers in drawn]
 

@@ -29,34 +29,44 @@ if TYPE_CHECKING:
 _CLOSE = 1e-6
 
 
-def shards_of(sizes: Iterable[tuple[int, int, bool]]) -> list[list]:
-    """Return images, ranks, rank, epoch and drop_last of every call: each rank of each size, in two epochs."""
+def shards_of(sizes: Iterable[tuple[int, int, bool]], epochs: Sequence[int] = (0, 1)) -> list[list]:
+    """Return images, ranks, rank, epoch and drop_last of every call: each rank of each size, in each epoch."""
     return [
         [images, ranks, rank, epoch, drop_last]
         for images, ranks, drop_last in sizes
-        for epoch in (0, 1)
+        for epoch in epochs
         for rank in range(ranks)
     ]
 
 
 def _sizes(random: Random) -> list:
-    """Return the calls for two larger sizes, with and without `drop_last`, and for fewer images than ranks."""
-    sizes = [(random.randint(12, 60), random.randint(2, 6), drop) for drop in (False, True)]
-    return shards_of([*sizes, (10, 4, random.random() < 0.5), (2, random.randint(3, 5), False)])
+    """Return the calls for sizes that the ranks divide, that they do not, and with fewer images than ranks, in four
+    epochs, with and without `drop_last`.
+    """
+    sizes = []
+    for drop_last in (False, True):
+        ranks = random.randint(3, 6)
+        whole = ranks * random.randint(4, 10)
+        sizes += [(whole, ranks, drop_last), (whole + random.randint(1, ranks - 1), ranks, drop_last)]
+        sizes.append((2, random.randint(5, 7), drop_last))
+    return shards_of(sizes, (0, 1, random.randint(2, 9), random.randint(10, 99)))
 
 
 def _schedules(random: Random) -> list:
-    """Return five calls of `rates`: steps, warm-up steps, batch, base batch and base rate; one without warm-up."""
+    """Return calls of `rates`: steps, warm-up steps, batch, base batch and base rate; one is without warm-up.
+
+    Batches are smaller than the base batch, as large, and larger, also by no whole number of times.
+    """
     drawn = []
-    for number in range(5):
-        steps, base = random.randint(5, 60), random.choice((64, 128, 256))
-        warm_up = random.randint(1, steps - 1) if number else 0
-        drawn.append((steps, warm_up, base * random.choice((1, 2, 4, 8)), base, random.choice((0.05, 0.1))))
+    for times, rate, least in ((1.5, 0.05, 0), (0.5, 0.1, 1), (1, 0.05, 1), (2, 0.1, 1), (8, 0.05, 1)):
+        steps, base = random.randint(5, 60) if times < 8 else random.randint(60, 90), random.choice((64, 128))
+        warm_up = random.randint(1, steps - 1) if least else 0
+        drawn.append((steps, warm_up, int(times * base), base, rate))
     return drawn
 
 
 def judge_shard(given: list, shards: Sequence[Sequence]) -> Verdict:
-    """Return the verdict on the lists of image numbers of all ranks, for uneven sizes and two epochs."""
+    """Return the verdict on the lists of image numbers of all ranks, for each size and epoch."""
     faults: dict[str, str] = {}
     groups: dict[tuple, dict[int, list]] = {}
     for (images, ranks, rank, epoch, drop_last), numbers in zip(shards, given, strict=True):
@@ -71,7 +81,8 @@ def judge_shard(given: list, shards: Sequence[Sequence]) -> Verdict:
             faults.setdefault(fault[0], f"{where}, {fault[1]}")
         elif epoch and by_rank == groups[images, ranks, drop_last, 0] and images > 3:
             question = (
-                f"for {images} images on {ranks} ranks, epochs 0 and 1 have the same order: is the epoch the seed?"
+                f"for {images} images on {ranks} ranks, epochs 0 and {epoch} have the same order: is the epoch the "
+                "seed?"
             )
             faults.setdefault("reshuffle", question)
         elif fault := _order_fault(by_rank, images, ranks, epoch, drop_last):

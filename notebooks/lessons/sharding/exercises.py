@@ -32,8 +32,8 @@ def held_bytes(parameters: int, ranks: int, stage: int) -> float:
 
 
 def _settings(random: Random) -> list:
-    """Return three models on some ranks, each at every stage."""
-    models = [(random.randint(1, 1000) * 10**6, random.randint(2, 16)) for _ in range(3)]
+    """Return three models on few ranks and on many, each at every stage."""
+    models = [(random.randint(1, 1000) * 10**6, random.randint(*ranks)) for ranks in ((2, 3), (5, 7), (9, 16))]
     return [(parameters, ranks, stage) for parameters, ranks in models for stage in range(4)]
 
 

@@ -14,7 +14,7 @@ from labkit.course.judging import Mistake
 from labkit.course.lineup import why
 from labkit.course.verdict import Verdict
 
-_PLACES = ((0, 8), (7, 8), (8, 8), (13, 4), (5, 1), (30, 8), (3, 3))  # rank, GPUs per node
+_PLACES = ((0, 8), (7, 8), (8, 8), (13, 4), (5, 1), (30, 8), (3, 3), (21, 6))  # rank, GPUs per node
 _LOST = ("connection closed by peer", "connection reset", "lost the connection to another rank")
 # Ranks, and what some of them reported: rank, seconds, message.
 _REPORTS = (
@@ -26,29 +26,42 @@ _REPORTS = (
     (3, [[0, 4.1, _LOST[0]], [1, 4.0, "ValueError: no rows"]]),
     (3, [[2, 6.1, "lost the connection to rank 1"], [0, 6.2, "RuntimeError: connection to rank 2 timed out"]]),
     (3, [[0, 8.0, "NCCL error: connection refused"], [2, 8.1, "out of memory"], [1, 8.2, "out of memory"]]),
+    (3, [[0, 7.53, "KeyError: 'step'"], [1, 7.4, _LOST[0]], [2, 7.51, "out of memory"]]),
+    (2, [[1, 3.21, "KeyError: 'step'"], [0, 3.24, "out of memory"]]),
+    (3, [[0, 10.2, "out of memory"], [1, 10.4, "out of memory"], [2, 9.8, "ValueError: 3 chunks"]]),
+    (6, [[rank, 4 + rank / 10, _LOST[0]] for rank in (3, 0, 4, 2, 1)]),
 )
 
 
 def _places(random: Random) -> list:
-    return [(random.randint(0, 200), random.choice((1, 2, 4, 6, 8))) for _ in range(8)]
+    """Return the first, a middle and the last GPU of a node, on nodes of few GPUs and of many."""
+    nodes = [(gpus, random.randint(4, 25)) for gpus in (1, 2, 3, 4, 5, 6, 8, 16)]
+    return [(node * gpus + gpu, gpus) for gpus, node in nodes for gpu in sorted({0, gpus // 2, gpus - 1})]
 
 
 def _reports(random: Random) -> list:
-    """Return reports with several errors, with one, and with none but lost connections."""
-    drawn = []
-    for errors in (2, 1, 0, 0, 1):
-        ranks = random.randint(3, 8)
-        times = random.sample(range(100, 900), ranks)
-        failed = random.sample(range(ranks), max(1, errors))
-        reports = []
-        for rank in range(ranks):
-            if rank in failed and errors:
-                reports.append([rank, times[rank] / 100, random.choice(("ValueError: 3 chunks", "out of memory"))])
-            elif rank not in failed:
-                reports.append([rank, times[rank] / 100, random.choice(_LOST)])
-        random.shuffle(reports)
-        drawn.append((ranks, reports))
-    return drawn
+    """Return reports with several errors, with one, and with none but lost connections.
+
+    Errors lie less than 0.1 s apart, in either order, or before and after 10 s. One is later than all lost connections.
+    """
+    second, nine, ten = random.randint(1, 9) + random.randint(0, 9) / 10, random.randint(91, 99) / 10, 10.2
+    close = [round(second + after, 2) for after in (0.01, 0.03, 0.04)]
+    errors = [[close[1], close[0]], [close[0], close[2]], [close[1], close[2], close[0]], [ten, nine], [nine, ten]]
+    drawn = [_failure(random, random.randint(3, 8), times) for times in (*errors, [12.5])]
+    drawn.append(_failure(random, random.randint(3, 8), [12.5], silent=0))
+    return drawn + [_failure(random, 8, [], silent=random.randint(*ranks)) for ranks in ((0, 3), (4, 7))]
+
+
+def _failure(random: Random, ranks: int, errors: list[float], silent: int | None = None) -> tuple[int, list]:
+    """Return ranks, and the reports of all but `silent`: errors at these times, in this order; the others are lost."""
+    talking = [rank for rank in range(ranks) if rank != silent]
+    failed = sorted(random.sample(talking, len(errors)))
+    lost = [[rank, random.randint(100, 1200) / 100, random.choice(_LOST)] for rank in talking if rank not in failed]
+    random.shuffle(lost)
+    places = sorted(random.sample(range(len(talking)), len(errors)))
+    for place, rank, seconds in zip(places, failed, errors, strict=True):
+        lost.insert(place, [rank, seconds, random.choice(("ValueError: 3 chunks", "out of memory"))])
+    return ranks, lost
 
 
 def _report_time(report: list) -> float:

@@ -51,7 +51,10 @@ def _rings(random: Random) -> list:
         classes = random.choice((links, (links[0], "PIX", "PHB", "SYS"), _CLASSES))
         rows = (" ".join(random.choices(classes, k=gpus - 1 - row)) for row in range(gpus - 1))
         drawn.append((random.sample(range(gpus), random.randint(2, gpus)), _symmetric(*rows)))
-    return drawn
+    long_ring, matrix = random.sample(range(8), 8), [["NV4"] * 8 for _ in range(8)]
+    a, b = long_ring[5:7]
+    matrix[a][b] = matrix[b][a] = "PHB"  # one slow hop, far from the ring's first one
+    return [*drawn, (long_ring, matrix)]
 
 
 def _hops(ring: list[int], matrix: list[list[str]]) -> list[str]:
@@ -117,12 +120,28 @@ def _placements(random: Random) -> list:
     """Return rates of all pairs, the GPUs' NUMA nodes, and how many GPUs are to form a ring."""
     drawn: list[tuple] = [(*MACHINES["DGX-1"], count) for count in (4, 2, 8, 3)]
     drawn += [(*MACHINES["bridges"], count) for count in (2, 4)]
-    for gpus in (4, 5, 6, 6):
-        rates = [[0.0] * gpus for _ in range(gpus)]
-        for a, b in combinations(range(gpus), 2):
-            rates[a][b] = rates[b][a] = float(random.choice((8, 16, 25, 50, 75)))
-        drawn.append((rates, [random.randrange(2) for _ in range(gpus)], random.randint(3, gpus)))
+    for gpus in (4, 5):
+        rates = {pair: random.choice((8, 16, 25, 50, 75)) for pair in combinations(range(gpus), 2)}
+        drawn.append((_rates(rates, gpus), [random.randrange(2) for _ in range(gpus)], random.randint(3, gpus)))
+    without_first = {pair: 8 if 0 in pair else random.choice((25, 50, 75)) for pair in combinations(range(5), 2)}
+    first, *rest = 0, *random.sample((2, 3), 2), *random.sample((1, 4), 2)
+    one_ring = [(first, rest[0]), (rest[0], rest[2]), (rest[2], rest[3]), (rest[3], rest[1]), (rest[1], first)]
+    path = random.sample(range(6), 6)  # four fast hops in turn, whose ends reach the last GPU slowly
+    leading_astray = dict.fromkeys(pairwise(path[:5]), 75) | {(path[5], path[0]): 8, (path[5], path[4]): 8}
+    one = random.randrange(2)
+    alternating = [(gpu + one) % 2 for gpu in range(6)]
+    drawn.append((_rates(without_first, 5), alternating[:5], 3))
+    drawn.append((_rates(dict.fromkeys(one_ring, 50), 5, 16), alternating[:5], 5))
+    drawn.append((_rates(leading_astray, 6, 25), alternating, 6))
     return drawn
+
+
+def _rates(pairs: dict[tuple[int, int], int], gpus: int, others: int = 0) -> list[list[float]]:
+    """Return GB/s from each GPU to each, the same both ways, where pairs that are not named have `others`."""
+    rates = [[float(others) * (a != b) for b in range(gpus)] for a in range(gpus)]
+    for (a, b), rate in pairs.items():
+        rates[a][b] = rates[b][a] = float(rate)
+    return rates
 
 
 def slowest(order: Sequence[int], rates: Sequence[Sequence[float]]) -> tuple[float, int, int]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from random import Random
 
 import pytest
 import torch
@@ -29,6 +30,17 @@ def judged(*swaps: tuple[str, str]):
     scope: dict = {"torch": torch}
     exec(text, scope)
     return judge_tile(json.loads(json.dumps([[drive(scope["add_tile"], None, *case)] for case in CASES])), CASES)
+
+
+@pytest.mark.parametrize(("precision", "outcome"), [("float32", RIGHT), ("bfloat16", WRONG), ("float16", WRONG)])
+def test_a_tile_may_compute_in_float32_and_no_less_for_every_student(precision, outcome):
+    cast = f"    m, l, o, s, v = (each.to(torch.{precision}) for each in (m, l, o, s, v))\n    m_new ="
+    scope: dict = {"torch": torch}
+    exec(RIGHT_ANSWER.replace("    m_new =", cast, 1), scope)
+    for student in range(200):
+        cases = attention.check.by_name["add_tile"].cases.make(Random(student))
+        given = [[drive(scope["add_tile"], None, *case)] for case in cases]
+        assert judge_tile(json.loads(json.dumps(given)), cases).outcome == outcome, student
 
 
 FACTORS = [("factor * l +", "l +"), ("factor[..., None] * o +", "o +")]

@@ -5,13 +5,18 @@ Most functions are watched together in one launch, as `check` watches one beside
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from broadcasts import PIPELINED, SCATTER, watched
+from exercises_tried import written_as
 
 from labkit.course import answers
 from labkit.course.verdict import HUNG, RAISED, RIGHT, UNANSWERED, WRONG
 from lessons.broadcast import bugs
 from lessons.broadcast.exercises import check, check_function, judge
+from lessons.broadcast.worker import methods
+from lessons.broadcast.worker.trial import drive
 
 DROPS_A_CHUNK = PIPELINED.replace("chunks):\n        arrived", "chunks)[:-1]:\n        arrived")
 
@@ -118,6 +123,27 @@ def test_a_right_answer(exercise, text):
     assert verdict.outcome == RIGHT, verdict
     assert "all 4 copies equal the source" in verdict.merits[0]
     assert "its time" in verdict.merits[1]
+
+
+def test_an_answer_for_four_gpus_alone_is_wrong():
+    answers.save("broadcast.pipelined", PIPELINED.format(name="pipelined").replace("lanes.others(0)", "(1, 2, 3)"))
+    verdict = check("pipelined")
+    assert verdict.outcome == RAISED
+    assert verdict.faults["raised"].startswith("it is right on 4 GPUs, and not on 2: "), verdict
+
+
+def test_each_student_has_fewer_gpus_than_four_and_more_and_an_answer_for_no_more_is_wrong():
+    cases, outcomes = check.by_name["pipelined"].cases, []
+    for student in range(200):
+        assert sorted(gpus > 4 for _, gpus, *_ in cases.make(Random(student))) == [False, True]
+    inputs = cases.make(Random(0))
+    for gpus in ("lanes.others(0)", "range(1, min(4, len(copies)))"):
+        function = written_as(
+            "broadcast.pipelined", PIPELINED.format(name="pipelined").replace("lanes.others(0)", gpus)
+        )
+        given, due = ([drive(each, *case) for case in inputs] for each in (function, methods.pipelined))
+        outcomes.append(cases.judge(given, inputs, due).outcome)
+    assert outcomes == [RIGHT, WRONG]
 
 
 def test_a_bug_can_be_checked_by_its_name():

@@ -23,9 +23,12 @@ def _slow_first() -> Iterator[float]:
 
 
 def _noisy() -> Iterator[float]:
-    """Yield 10 ms, 14 ms in one call of three, 60 ms in one of eleven: mean, trimmed mean and median differ."""
+    """Yield 10 to 13 ms, 18 ms in one call of three, 60 ms in one of eleven.
+
+    Of some ten calls in turn least, quartiles, mean, trimmed mean and median differ, and so do the middle two.
+    """
     for number in count():
-        yield 0.060 if number % 11 == 6 else 0.014 if number % 3 == 0 else 0.010 + 0.0001 * (number % 2)
+        yield 0.060 if number % 11 == 6 else 0.018 if number % 3 == 0 else 0.010 + 0.003 * (number * 11 % 17) / 17
 
 
 def _steady() -> Iterator[float]:
@@ -76,7 +79,6 @@ class Device:
         """Wait until all work is done."""
         self.calls.append("w")
         self.now = max(self.now, self.free)
-        self._read_busy = False
 
     def clock(self) -> float:
         """Return the seconds of simulated time."""
