@@ -84,6 +84,12 @@ def answers_in(notebook: dict[str, Any]) -> dict[str, str]:
     return code
 
 
+def without_comments(code: str) -> list[str]:
+    """Return the lines of code that say something, each up to its first `#`; nothing is parsed."""
+    lines = (line.partition("#")[0].rstrip() for line in code.splitlines())
+    return [line for line in lines if line]
+
+
 def _is_system(entry: Path) -> bool:
     return is_of_a_system(entry.name)
 

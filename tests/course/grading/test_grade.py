@@ -24,6 +24,7 @@ from labkit.course.grading.grade import exercises_to_grade
 from labkit.course.grading.handout import hand_out
 from labkit.course.grading.submissions import answers_in, submissions
 from labkit.course.source import code_of
+from labkit.course.verdict import UNANSWERED, Verdict
 from labkit.repository import REPOSITORY
 from labkit.tools import grade as grade_command
 from labkit.tools import handout as handout_command
@@ -93,6 +94,28 @@ def test_the_whole_way_from_submissions_to_grades(graded):
     assert len(texts) == 6 and not any("<script>" in text for text in texts)
     assert any("&lt;script&gt;alert" in text for text in texts), "what a student wrote is there, as text"
     assert "ada: 1 of 4 points" in printed and "cannot be read" in printed
+
+
+def test_nothing_is_started_for_a_skeleton_or_an_empty_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(grade_module, "judge", lambda *_, **__: pytest.fail("an answer was tried"))
+    pages = [nbformat.read(page, as_version=4) for page in NOTEBOOKS.glob("*.ipynb")]
+    skeletons = {name: code for page in pages for name, code in answers_in(page).items()}
+    assert {*skeletons} == {*answers.exercises()}
+    hand_in(tmp_path / "as handed out", *(cell(code, name) for name, code in skeletons.items()))
+    hand_in(tmp_path / "commented", *(cell(f"# mine\n\n{code}  # later", name) for name, code in skeletons.items()))
+    hand_in(tmp_path / "empty", *(cell(" \n# nothing\n", name) for name in skeletons))
+    for rows in grade_module.grade(submissions(tmp_path), answers.exercises()):
+        assert {row.verdict.outcome for row in rows} == {UNANSWERED}
+        why = grade_module.EMPTY if rows[0].student == "empty" else grade_module.SKELETON
+        assert {row.verdict.merits for row in rows} == {(why,)}
+
+
+def test_any_change_of_a_skeleton_is_tried(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(grade_module, "judge", lambda *_, **__: tried.append(1) or Verdict("", UNANSWERED, {}))
+    skeleton = "\n".join(grade_module.skeletons()[DEVICES])
+    hand_in(tmp_path / "ada", cell(f"{skeleton}\n    return 1"))
+    assert [*grade_module.grade(submissions(tmp_path), [DEVICES])] and tried
 
 
 @pytest.mark.usefixtures("confined")
