@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from html import escape
 from pathlib import Path
 
+from labkit.course.grading.earlier import put_aside
 from labkit.course.grading.grade import Graded
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import RIGHT, SIGNS, WRONG, Verdict
@@ -17,26 +20,29 @@ from labkit.engine.files import make_private, replace_file
 from labkit.report.page import page_of
 from labkit.repository import lesson_names
 
-COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why")
+COLUMNS = ("student", "exercise", "grade", "points", "of", "outcome", "why", "note")
 UNWRITABLE = "backslashreplace"  # half a surrogate pair, or a name that is no UTF-8
 LAYOUT = "\n\t"  # is kept where code is shown
 _FORMULA = re.compile(r"(^|;)(\s*)(?=[=+\-@＝＋－＠])")  # a spreadsheet computes cells that begin so; some split at ";"
 
 
 class Pages:
-    """The files of the grades in a folder: grades.csv, a page per student, and `index`, the page that leads to them.
+    """The files of the grades in a folder: two CSVs, a page per student, and `index`, the page that leads to them.
 
-    What was added is there, whatever happens to the students after it. `remark` stands below the table of the class.
+    grades.csv has a row per student and exercise, students.csv one per student. What was added is there, whatever
+    happens to the students after it; what was graded before is put aside. `remarks` stand below the table of the class.
+    Answers saved after `due` are marked late.
     """
 
-    def __init__(self, folder: Path, remark: str = ""):
-        self._remark = f"<p>{escape(visible(remark))}</p>" if remark else ""
+    def __init__(self, folder: Path, exercises: Sequence[str] = (), remarks: Sequence[str] = (), due: float = math.inf):
+        self._remark = "".join(f"<p>{escape(visible(remark))}</p>" for remark in filter(None, remarks))
+        self._due = due
         self._folder, self.index = folder, folder / "index.html"
         self._students: list[tuple[str, Submission, Sequence[Graded]]] = []  # file, what was handed in, grades
         make_private(folder)
-        for former in folder.glob("[0-9][0-9][0-9]-*.html"):  # of students who may have left
-            former.unlink()
-        self._write_rows("w", [COLUMNS])
+        self._earlier = put_aside(folder)
+        self._write_rows("grades.csv", "w", [COLUMNS])
+        self._write_rows("students.csv", "w", [("student", "id", *exercises, "total", "problems")])
 
     def add(self, submission: Submission, graded: Sequence[Graded]) -> None:
         """Add a student's grades to each of the files. Raises OSError where they cannot be written."""
@@ -45,10 +51,21 @@ class Pages:
         _write_page(file, _student(submission, graded))
         self._students.append((file.name, submission, graded))
         _write_page(self.index, f"<h1>Grades</h1>{_matrix(self._students)}{self._remark}")
-        self._write_rows("a", map(_row, graded))
+        points = [each.points for each in graded]
+        row = [submission.student, submission.number, *points, sum(points), "; ".join(submission.problems)]
+        self._write_rows("students.csv", "a", [_plain(row)])
+        self._write_rows("grades.csv", "a", (self._row(submission, each) for each in graded))
 
-    def _write_rows(self, mode: str, rows: Iterable[Sequence]) -> None:
-        file = self._folder / "grades.csv"
+    def _row(self, submission: Submission, graded: Graded) -> list:
+        """Return a row of grades.csv; its note says what changed since the earlier grading, and what is late."""
+        row = _row(graded)
+        was, saved = self._earlier.get((row[0], row[1])), submission.saved.get(graded.exercise, 0.0)
+        changed = f"was {was}, is {graded.points}" if was not in (None, str(graded.points)) else ""
+        late = f"late: saved {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(saved))}" if saved > self._due else ""
+        return [*row, "; ".join(filter(None, (changed, late)))]
+
+    def _write_rows(self, name: str, mode: str, rows: Iterable[Sequence]) -> None:
+        file = self._folder / name
         before = file.stat().st_size if mode == "a" else 0
         try:
             with open(file, mode, newline="", encoding="utf-8", errors=UNWRITABLE) as target:
@@ -112,6 +129,11 @@ def _row(graded: Graded) -> list:
         verdict.outcome,
         reasons_text(verdict),
     )
+    return _plain(row)
+
+
+def _plain(row: Sequence) -> list:
+    """Return the cells of a row, none of which a spreadsheet computes."""
     return [_FORMULA.sub(r"\1\2'", visible(cell)) if isinstance(cell, str) else cell for cell in row]
 
 

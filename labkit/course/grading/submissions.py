@@ -37,11 +37,16 @@ MOST_PROBLEMS = 50  # of a student
 
 @dataclass
 class Submission:
-    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them."""
+    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them.
+
+    `saved` says when the file of each answer was saved; `number` is the id that a roster gives.
+    """
 
     student: str
     code: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    saved: dict[str, float] = field(default_factory=dict)
+    number: str = ""
 
 
 def submissions(folder: Path) -> list[Submission]:
@@ -193,7 +198,7 @@ def _take(submission: Submission, counted: dict[str, list[str]], name: str, text
     earlier = submission.code.get(name)
     if not _replaces(text, earlier):
         return
-    submission.code[name] = text
+    submission.code[name], submission.saved[name] = text, file.saved
     if not OPEN_STEP.search(text):
         saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.saved))
         labels = counted.setdefault(name, [])
