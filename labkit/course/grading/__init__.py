@@ -14,4 +14,5 @@ memory_group.py       a control group that counts what the kernel holds for it, 
 grade_pages.py        grades as CSV and pages
 earlier.py            what was graded before, and what this run is
 handout.py            what a class is handed
+package/              README and rules for AI assistants in the student's package
 """
