@@ -12,7 +12,7 @@ from pathlib import Path
 from labkit.repository import REPOSITORY, source_digest
 
 FOLDER = "earlier"
-_WRITTEN = re.compile(r"grades\.csv|students\.csv|index\.html|\d{3}-.*\.html")
+_WRITTEN = re.compile(r"grades\.csv|students\.csv|index\.html|.*-\d{3}\.html")
 
 
 def put_aside(folder: Path) -> dict[tuple[str, str], str]:

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -79,10 +80,12 @@ def test_the_index_is_a_matrix_of_the_class(graded):
     heads = [cell.partition(">")[2] for cell in index.split("<tr>")[1].split("</th>")]
     assert {"12 devices_needed", "12 compute_bound_batch"} < {*heads}
     row = {line.partition('.html">')[2].partition("<")[0]: line for line in index.split("<tr>")[2:]}
-    assert ">1</td>" in row["ada"] and "· not answered yet</td>" in row["ada"]
-    assert any("· raised</td>" in line for name, line in row.items() if name.startswith("eve"))
+    assert ">1/1</td>" in row["ada"] and 'accounting.compute_bound_batch: not answered yet">–</td>' in row["ada"]
+    assert any(f'{DEVICES}: raised">0</td>' in line for name, line in row.items() if name.startswith("eve"))
+    assert "<code>" in (pages := "".join(page.read_text(encoding="utf-8") for page in out.glob("*-00*.html")))
+    assert "`" not in re.sub("<style>.*?</style>|<pre.*?</pre>", "", pages, flags=re.DOTALL)
     assert "<th>Mean of 5</th>" in index and ">0.4</td>" in index.split("Mean of 5")[1], "two of five are right"
-    assert all('href="index.html"' in page.read_text(encoding="utf-8") for page in out.glob("00*.html"))
+    assert all("href=" not in page.read_text(encoding="utf-8") for page in out.glob("*-00*.html"))
 
 
 def test_the_whole_way_from_submissions_to_grades(graded):
@@ -242,13 +245,13 @@ def test_grades_that_cannot_be_written_are_one_sentence(handed_in, tmp_path, cap
 def test_names_command_no_terminal_and_pages_of_former_students_go(tmp_path, capsys):
     (tmp_path / "submissions" / "ada\x1b[2J\nbob: 9 of 9 points").mkdir(parents=True)
     (tmp_path / "grades").mkdir()
-    for name in ("001-eve.html", "grade notes.html"):
+    for name in ("eve-001.html", "grade notes.html"):
         (tmp_path / "grades" / name).write_text("")
     assert grade_command.main([str(tmp_path / "submissions"), "--out", str(tmp_path / "grades")]) == 0
     said = capsys.readouterr().out
     assert "\x1b" not in said and r"ada\x1b[2J\nbob: 9 of 9 points: 0 of " in said
     pages = [file.name for file in sorted((tmp_path / "grades").glob("*.html"))]
-    assert len(pages) == 3 and pages[0].startswith("001-ada_") and "grade notes.html" in pages
+    assert len(pages) == 3 and pages[0].startswith("ada_") and "grade notes.html" in pages
 
 
 @pytest.mark.timeout(30)
@@ -297,7 +300,7 @@ def test_students_who_were_graded_have_their_pages_when_grading_ends_early(hande
         grade_command.main(arguments)
     assert {*of_devices(tmp_path / "grades")} == {"'=cmd|' '!A0", "ada", "bob"}
     index = (tmp_path / "grades" / "index.html").read_text(encoding="utf-8")
-    assert len([page for page in (tmp_path / "grades").glob("00*.html") if page.name in index]) == 3
+    assert len([page for page in (tmp_path / "grades").glob("*-00*.html") if page.name in index]) == 3
 
 
 def test_a_notebook_may_lie_beside_the_others_by_its_students_name(tmp_path):
