@@ -72,12 +72,12 @@ def test_grades_that_find_no_room_leave_those_before(disk, capsys, free):
     out = disk / "grades"
     assert grade.main([str(disk.parent / "submissions"), "--out", str(out), "--seconds", "10"]) == 2
     said = capsys.readouterr()
-    (sentence,) = said.err.splitlines()
+    _, sentence = said.err.splitlines()  # the first one says that there is no secret
     assert sentence.startswith(f"make grade: {out} {NO_ROOM}; the grades of the students before 'student ")
     number = int(sentence.rpartition("'student ")[2][0])
     rows = list(csv.DictReader((out / "grades.csv").open(encoding="utf-8")))
     assert {row["student"] for row in rows} == {f"student {earlier}" for earlier in range(number)}
-    assert all(None not in row.values() and len(row) == 7 for row in rows)
+    assert all(None not in row.values() and len(row) == 8 for row in rows)
     assert not [*out.rglob("*.part")]
     pages = [*out.glob("*.html")]
     assert len(pages) >= number and all(page.read_text().rstrip().endswith("</html>") for page in pages)

@@ -4,16 +4,21 @@ import argparse
 import math
 import os
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from tqdm import tqdm
 
 from labkit.course.grading import confine, grade_pages
+from labkit.course.grading.earlier import about_run
 from labkit.course.grading.grade import exercises_to_grade, grade
+from labkit.course.grading.roster import with_roster
 from labkit.course.grading.submissions import few, left_out, submissions
 from labkit.engine.run_folder import runs_folder
 from labkit.node import here
 from labkit.repository import chosen_notebooks
+
+NO_SECRET = "LABKIT_GRADING_SECRET is not set, so students can compute their hidden cases"
 
 
 def seconds(text: str) -> float:
@@ -21,6 +26,11 @@ def seconds(text: str) -> float:
     if not 0 < float(text) < math.inf:
         raise ValueError(text)
     return float(text)
+
+
+def timestamp(text: str) -> float:
+    """Return the seconds since 1970 of a local date and time; ValueError for any other text."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         default=os.environ.get("LABKIT_GRADING_SECRET", ""),
         help="with the student's name, decides the hidden cases; without it, students could find theirs out",
     )
+    parser.add_argument("--roster", type=Path, help="the class as CSV with the columns name, id, or both")
+    parser.add_argument("--due", type=timestamp, default=math.inf, help="as 2026-12-01T23:59: later answers are late")
     options = parser.parse_args(arguments)
     try:
         handed_in = submissions(options.folder)
@@ -45,11 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
         labs = [page.stem.partition("_")[2] for page in pages]
         confine.require_confinement()
         others = f"not read, for it is no student's: {few(names)}" if (names := left_out(options.folder)) else ""
-        written = grade_pages.Pages(options.out, others)
+        handed_in = with_roster(handed_in, options.roster) if options.roster else handed_in
+        exercises, about = exercises_to_grade(handed_in, labs), about_run(options.secret)
+        written = grade_pages.Pages(options.out, exercises, [others, about], options.due)
     except (ValueError, OSError, confine.Unconfined) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
-    exercises = exercises_to_grade(handed_in, labs)
+    if not options.secret:
+        print(f"make grade: {NO_SECRET}", file=sys.stderr)
     limits = confine.Limits(options.seconds, options.memory_mib)
     jobs = options.jobs if confine.side_by_side() else 1
     graded = grade(handed_in, exercises, limits=limits, secret=options.secret, jobs=jobs)
@@ -64,7 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
         tqdm.write(grade_pages.visible(line))
     if others:
         print(grade_pages.visible(others))
-    print(f"{written.index} and grades.csv beside it")
+    print(about)
+    print(f"{written.index}, grades.csv and students.csv beside it")
     return 0
 
 

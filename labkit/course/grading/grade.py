@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,10 +14,13 @@ from labkit.course import answers
 from labkit.course.exercises import exercise_of
 from labkit.course.grading.confine import Limits, Unconfined
 from labkit.course.grading.confined_judge import judge
-from labkit.course.grading.submissions import Submission
+from labkit.course.grading.submissions import OPEN_STEP, Submission, answers_in, without_comments
 from labkit.course.verdict import NOT_JUDGED, RIGHT, UNANSWERED, Verdict
+from labkit.repository import chosen_notebooks
 
 NOT_HANDED_IN = "it is not in the submission"
+EMPTY = "its cell is empty"
+SKELETON = "it is the skeleton that was handed out"
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,28 @@ def grade(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+def why_unanswered(name: str, submission: Submission) -> str:
+    """Return why there is nothing to try of a student's exercise; "" where there is an answer, which nothing parses."""
+    if name not in submission.code:
+        return NOT_HANDED_IN
+    if not (steps := without_comments(submission.code[name])):
+        return EMPTY
+    return SKELETON if steps == skeletons().get(name) else ""
+
+
+@functools.cache
+def skeletons() -> dict[str, list[str]]:
+    """Return the lines of the skeletons that the notebooks hand out, by exercise."""
+    pages = (json.loads(page.read_bytes()) for page in chosen_notebooks())
+    every = {name: code for page in pages for name, code in answers_in(page).items()}
+    return {name: without_comments(code) for name, code in every.items() if OPEN_STEP.search(code)}
+
+
 def _graded(submission: Submission, name: str, limits: Limits, secret: str) -> Graded:
     exercise = exercise_of(name)
-    if (code := submission.code.get(name)) is None:
-        verdict = Verdict(exercise.name, UNANSWERED, {}, (NOT_HANDED_IN,))
+    code = submission.code.get(name, "")
+    if why := why_unanswered(name, submission):
+        verdict = Verdict(exercise.name, UNANSWERED, {}, (why,))
     else:
         try:
             verdict = judge(exercise, name, code, submission.student, limits=limits, secret=secret)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
+import stat
+import time
 import zipfile
 from collections.abc import Container, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import nbformat
 from nbformat import NotebookNode
@@ -68,8 +70,6 @@ FOLDER = "workbook"  # in the archive
 # Named, and not all that git tracks: an archive of the workbook is a full checkout, too.
 HANDED_OUT = (
     ".gitignore",
-    "Makefile",
-    "README.md",
     "cluster.example.toml",
     "pyproject.toml",
     "requirements.txt",
@@ -89,18 +89,38 @@ HANDED_OUT = (
 TEACHERS = re.compile(r"/solutions\.py$|^labkit/course/grading/|^labkit/tools/(grade|handout)\.py$|/\.")
 
 
+STUDENTS = Path(__file__).with_name("package")  # what the package has instead of the workbook's own
+NOT_FOR_STUDENTS = ("test", "test-all", "handout", "grade", "lint", "lock")  # what these targets need is left out
+
+
 def write_package(handout: Path) -> Path:
     """Write the workbook with the notebooks of a handout as an archive beside it; return the archive."""
     files = {f"notebooks/{page.name}": page for page in sorted(handout.iterdir())}
-    files |= _code_and_data()
+    files |= _code_and_data() | {file.name: file for file in sorted(STUDENTS.iterdir())}
+    files["Makefile"] = REPOSITORY / "Makefile"
     archive = handout.with_name(f"{handout.name}-workbook.zip")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+        parents = {parent.as_posix() for name in files for parent in PurePosixPath(FOLDER, name).parents}
+        for folder in sorted(parents - {"."}):
+            package.mkdir(folder, 0o755)
         for name, file in files.items():
             content = file.read_bytes()
+            if name == "Makefile":
+                content = students_makefile(content.decode()).encode()
             if file.suffix == ".md":
-                content = _without_dead_links(content.decode(), name, files)
-            package.writestr(f"{FOLDER}/{name}", content)
+                content = _without_dead_links(content.decode(), name, files).encode()
+            entry = zipfile.ZipInfo(f"{FOLDER}/{name}", time.localtime()[:6])
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16  # readable by all users of a hub
+            package.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return archive
+
+
+def students_makefile(text: str) -> str:
+    """Return the Makefile without the targets that need what the package leaves out."""
+    rules = re.compile(rf"^({'|'.join(NOT_FOR_STUDENTS)}):", re.MULTILINE)
+    kept = "\n\n".join(part for part in text.split("\n\n") if not rules.search(part))
+    phony = next(line for line in kept.splitlines() if line.startswith(".PHONY:"))
+    return kept.replace(phony, " ".join(word for word in phony.split() if word not in NOT_FOR_STUDENTS))
 
 
 def _code_and_data() -> dict[str, Path]:

@@ -37,11 +37,16 @@ MOST_PROBLEMS = 50  # of a student
 
 @dataclass
 class Submission:
-    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them."""
+    """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them.
+
+    `saved` says when the file of each answer was saved; `number` is the id that a roster gives.
+    """
 
     student: str
     code: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    saved: dict[str, float] = field(default_factory=dict)
+    number: str = ""
 
 
 def submissions(folder: Path) -> list[Submission]:
@@ -82,6 +87,12 @@ def answers_in(notebook: dict[str, Any]) -> dict[str, str]:
         if kind == "code" and (cell := answer_cell(source)) and _replaces(cell[1], code.get(cell[0])):
             code[cell[0]] = cell[1]
     return code
+
+
+def without_comments(code: str) -> list[str]:
+    """Return the lines of code that say something, each up to its first `#`; nothing is parsed."""
+    lines = (line.partition("#")[0].rstrip() for line in code.splitlines())
+    return [line for line in lines if line]
 
 
 def _is_system(entry: Path) -> bool:
@@ -187,7 +198,7 @@ def _take(submission: Submission, counted: dict[str, list[str]], name: str, text
     earlier = submission.code.get(name)
     if not _replaces(text, earlier):
         return
-    submission.code[name] = text
+    submission.code[name], submission.saved[name] = text, file.saved
     if not OPEN_STEP.search(text):
         saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.saved))
         labels = counted.setdefault(name, [])

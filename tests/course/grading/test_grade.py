@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from labkit.course.grading.grade import exercises_to_grade
 from labkit.course.grading.handout import hand_out
 from labkit.course.grading.submissions import answers_in, submissions
 from labkit.course.source import code_of
+from labkit.course.verdict import UNANSWERED, Verdict
 from labkit.repository import REPOSITORY
 from labkit.tools import grade as grade_command
 from labkit.tools import handout as handout_command
@@ -78,10 +80,12 @@ def test_the_index_is_a_matrix_of_the_class(graded):
     heads = [cell.partition(">")[2] for cell in index.split("<tr>")[1].split("</th>")]
     assert {"12 devices_needed", "12 compute_bound_batch"} < {*heads}
     row = {line.partition('.html">')[2].partition("<")[0]: line for line in index.split("<tr>")[2:]}
-    assert ">1</td>" in row["ada"] and "· not answered yet</td>" in row["ada"]
-    assert any("· raised</td>" in line for name, line in row.items() if name.startswith("eve"))
+    assert ">1/1</td>" in row["ada"] and 'accounting.compute_bound_batch: not answered yet">–</td>' in row["ada"]
+    assert any(f'{DEVICES}: raised">0</td>' in line for name, line in row.items() if name.startswith("eve"))
+    assert "<code>" in (pages := "".join(page.read_text(encoding="utf-8") for page in out.glob("*-00*.html")))
+    assert "`" not in re.sub("<style>.*?</style>|<pre.*?</pre>", "", pages, flags=re.DOTALL)
     assert "<th>Mean of 5</th>" in index and ">0.4</td>" in index.split("Mean of 5")[1], "two of five are right"
-    assert all('href="index.html"' in page.read_text(encoding="utf-8") for page in out.glob("00*.html"))
+    assert all("href=" not in page.read_text(encoding="utf-8") for page in out.glob("*-00*.html"))
 
 
 def test_the_whole_way_from_submissions_to_grades(graded):
@@ -93,6 +97,28 @@ def test_the_whole_way_from_submissions_to_grades(graded):
     assert len(texts) == 6 and not any("<script>" in text for text in texts)
     assert any("&lt;script&gt;alert" in text for text in texts), "what a student wrote is there, as text"
     assert "ada: 1 of 4 points" in printed and "cannot be read" in printed
+
+
+def test_nothing_is_started_for_a_skeleton_or_an_empty_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(grade_module, "judge", lambda *_, **__: pytest.fail("an answer was tried"))
+    pages = [nbformat.read(page, as_version=4) for page in NOTEBOOKS.glob("*.ipynb")]
+    skeletons = {name: code for page in pages for name, code in answers_in(page).items()}
+    assert {*skeletons} == {*answers.exercises()}
+    hand_in(tmp_path / "as handed out", *(cell(code, name) for name, code in skeletons.items()))
+    hand_in(tmp_path / "commented", *(cell(f"# mine\n\n{code}  # later", name) for name, code in skeletons.items()))
+    hand_in(tmp_path / "empty", *(cell(" \n# nothing\n", name) for name in skeletons))
+    for rows in grade_module.grade(submissions(tmp_path), answers.exercises()):
+        assert {row.verdict.outcome for row in rows} == {UNANSWERED}
+        why = grade_module.EMPTY if rows[0].student == "empty" else grade_module.SKELETON
+        assert {row.verdict.merits for row in rows} == {(why,)}
+
+
+def test_any_change_of_a_skeleton_is_tried(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(grade_module, "judge", lambda *_, **__: tried.append(1) or Verdict("", UNANSWERED, {}))
+    skeleton = "\n".join(grade_module.skeletons()[DEVICES])
+    hand_in(tmp_path / "ada", cell(f"{skeleton}\n    return 1"))
+    assert [*grade_module.grade(submissions(tmp_path), [DEVICES])] and tried
 
 
 @pytest.mark.usefixtures("confined")
@@ -219,13 +245,13 @@ def test_grades_that_cannot_be_written_are_one_sentence(handed_in, tmp_path, cap
 def test_names_command_no_terminal_and_pages_of_former_students_go(tmp_path, capsys):
     (tmp_path / "submissions" / "ada\x1b[2J\nbob: 9 of 9 points").mkdir(parents=True)
     (tmp_path / "grades").mkdir()
-    for name in ("001-eve.html", "grade notes.html"):
+    for name in ("eve-001.html", "grade notes.html"):
         (tmp_path / "grades" / name).write_text("")
     assert grade_command.main([str(tmp_path / "submissions"), "--out", str(tmp_path / "grades")]) == 0
     said = capsys.readouterr().out
     assert "\x1b" not in said and r"ada\x1b[2J\nbob: 9 of 9 points: 0 of " in said
     pages = [file.name for file in sorted((tmp_path / "grades").glob("*.html"))]
-    assert len(pages) == 3 and pages[0].startswith("001-ada_") and "grade notes.html" in pages
+    assert len(pages) == 3 and pages[0].startswith("ada_") and "grade notes.html" in pages
 
 
 @pytest.mark.timeout(30)
@@ -274,7 +300,7 @@ def test_students_who_were_graded_have_their_pages_when_grading_ends_early(hande
         grade_command.main(arguments)
     assert {*of_devices(tmp_path / "grades")} == {"'=cmd|' '!A0", "ada", "bob"}
     index = (tmp_path / "grades" / "index.html").read_text(encoding="utf-8")
-    assert len([page for page in (tmp_path / "grades").glob("00*.html") if page.name in index]) == 3
+    assert len([page for page in (tmp_path / "grades").glob("*-00*.html") if page.name in index]) == 3
 
 
 def test_a_notebook_may_lie_beside_the_others_by_its_students_name(tmp_path):

@@ -271,7 +271,7 @@ def test_grades_say_which_notebook_counted_and_what_was_left_out(tmp_path, capsy
     told = "not read, for it is no student's: who;\\x1b[2J.txt"
     assert told in said and "12 (1).ipynb" in said
     assert "who;\\x1b[2J.txt" in (grades / "index.html").read_text()
-    (page,) = grades.glob("*-ada.html")
+    (page,) = grades.glob("ada-*.html")
     assert "12 (1).ipynb (saved" in page.read_text() and "not counted: 12.ipynb" in page.read_text()
 
 

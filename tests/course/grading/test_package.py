@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
+import stat
 import subprocess
 import sys
 import zipfile
@@ -15,6 +17,7 @@ import pytest
 from exercises_tried import exercise_of
 
 from labkit.course import answers
+from labkit.course.grading.handout import NOT_FOR_STUDENTS
 from labkit.course.source import code_of
 from labkit.repository import NOTEBOOKS
 from labkit.tools import handout as handout_command
@@ -127,6 +130,34 @@ def test_nothing_is_in_it_that_only_a_teacher_needs(workbook):
     } < {*names}
     teachers = {"solutions.py", "tests", "teaching", "grading", "grade.py", "__pycache__", "answers"}
     assert [name for name in names if teachers & {*name.split("/")}] == []
+
+
+def test_all_users_can_read_it(workbook):
+    with zipfile.ZipFile(workbook.parent / "handout-workbook.zip") as archive:
+        modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
+    assert {mode for name, mode in modes.items() if name.endswith("/")} == {stat.S_IFDIR | 0o755}
+    assert {mode for name, mode in modes.items() if not name.endswith("/")} == {stat.S_IFREG | 0o644}
+    assert "workbook/notebooks/lessons/" in modes
+
+
+def test_make_lists_only_targets_whose_files_are_in_it(workbook):
+    told = subprocess.run(["make"], cwd=workbook, capture_output=True, text=True, check=True).stdout
+    makefile = (workbook / "Makefile").read_text(encoding="utf-8")
+    assert {"lab", "reset", "run", "card"} < {*re.findall(r"make ([a-z-]+)", told)}
+    assert not {*NOT_FOR_STUDENTS} & {*re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)}
+    modules = {name.replace(".", "/") for name in re.findall(r"-m (labkit[.\w]*)", makefile)}
+    assert len(modules) > 5
+    assert all((workbook / f"{name}.py").exists() or (workbook / name / "__main__.py").exists() for name in modules)
+
+
+def test_its_readme_names_targets_that_it_has_and_what_to_hand_in(workbook):
+    readme = (workbook / "README.md").read_text(encoding="utf-8")
+    makefile = (workbook / "Makefile").read_text(encoding="utf-8")
+    named = {*re.findall(r"^ +make ([a-z-]+)", readme, re.MULTILINE)}
+    assert "lab" in named and all(f"\n{target}:" in makefile for target in named - {""})
+    assert "What to hand in" in readme
+    rules = (workbook / "AGENTS.md").read_text(encoding="utf-8")
+    assert len(rules.splitlines()) <= 25 and "hint" in rules
 
 
 def test_every_lesson_checks_and_hints_and_says_that_the_teacher_has_the_solution(workbook):
