@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -61,3 +63,14 @@ def _value(form: Any, value: Any, what: str) -> Any:
     if isinstance(value, dict) and outer is dict:
         return {key: _value(inner[1], item, what) for key, item in value.items()}
     return value
+
+
+def unknown_key(values: Iterable[str], names: Iterable[str]) -> str:
+    """Return half a sentence on the first key that is none of the names, with the nearest one; "" where all are."""
+    names = [*names]
+    for key in values:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+            return f"the key {key!r} is not known; {meant}"
+    return ""

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from labkit.batch.publish import rebuild
 from labkit.batch.run import Batch
-from labkit.card.options import add_arguments
+from labkit.card.options import add_arguments, check_criteria
 from labkit.engine.files import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.launch_settings import nodes_wanted
@@ -33,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     holds the node, 3 where --fail-on applies, 130 if interrupted."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    check_criteria(parser)
     report = chosen.report.resolve()
     try:
         parameters = _parameters(chosen.parameter)

@@ -3,6 +3,7 @@
 __main__.py    the command line of `make card`
 readings.py    a run → the key figures that it shows; the recorded runs of a GPU model → the reference
 verdicts.py    a figure, its limit and its reference → sound, below, impossible, not comparable, not measured
+criteria.py    card.toml: which figures count, how far below is a failure, goals of the site
 cards.py       readings → the card: rows with verdicts, the node, its conditions; card.json
 formats.py     the card as card.csv and as JUnit XML, and as lines of a terminal
 card_html.py   the card as the first part of the report's first page

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
-from labkit.card.options import add_arguments, status_of
+from labkit.card.options import add_arguments, check_criteria, status_of
 from labkit.card.publish import announce, machine, print_result, publish_card, write_card_pages
 from labkit.card.readings import key_figures
 from labkit.engine.files import make_private
@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [lab for lab in chosen.labs if lab not in key_figures()]
     if unknown:
         parser.error(f"no lab {unknown[0]!r} with key figures; there are: {', '.join(key_figures())}")
+    check_criteria(parser)
     report = chosen.report.resolve()
     heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

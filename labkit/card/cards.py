@@ -13,8 +13,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from labkit.card.criteria import Criteria
 from labkit.card.readings import Reading, key_figures, known, references
-from labkit.card.verdicts import ALIKE, BELOW, IMPOSSIBLE, KINDS, NOT_COMPARABLE, ODD, SOUND, WRONG, judge
+from labkit.card.verdicts import (
+    ALIKE,
+    BELOW,
+    IMPOSSIBLE,
+    KINDS,
+    NOT_COMPARABLE,
+    ODD,
+    SOUND,
+    WRONG,
+    FigureVerdict,
+    judge,
+)
 from labkit.node import Node
 from labkit.node.comparability import differences_between
 from labkit.stored import restored
@@ -127,27 +139,31 @@ def make_card(
     why_not: dict[str, str] | None = None,
     otherwise: str = "",
     problems: Iterable[str] = (),
+    criteria: Criteria | None = None,
 ) -> Card:
     """Return the card of a node, by its `node_facts`, from what its runs showed.
 
     Of several readings of a figure, one with a reference counts before others, then one of full size, then the latest.
-    `why_not`: by lab, why its figures were not measured; `otherwise`: why all others were not. Figures
-    that need a GPU are left out on a node without one, and processes that stand in for GPUs on a node with GPUs.
+    `why_not`: by lab, why its figures were not measured; `otherwise`: why all others were not. `criteria`: of the site.
+    Figures that need a GPU are left out on a node without one, and on a node with GPUs processes that stand in for them.
     """
     if facts["gpus"]:
         readings = [reading for reading in readings if reading.model]
+    criteria = criteria or Criteria()
     recorded_readings, damaged = recorded(facts["model"]) if facts["model"] else ([], [])
     rows = []
     for lab, figures in key_figures().items():
         for figure in figures:
-            if figure.least_gpus and not facts["gpus"]:
+            if figure.name in criteria.left_out or (figure.least_gpus and not facts["gpus"]):
                 continue
             here, beside = (
                 [reading for reading in several if reading.key == (lab, figure.name)]
                 for several in (readings, recorded_readings)
             )
             why = (why_not or {}).get(lab, otherwise)
-            rows.append(_judged_row(lab, figure, _counting_reading(here, beside), beside, facts["gpus"], why))
+            counting = _counting_reading(here, beside)
+            verdict = criteria.applied(figure, counting, judge(figure, counting, beside, facts["gpus"], why))
+            rows.append(_row(lab, figure, counting, beside, verdict))
     return Card(date, facts, conditions_of_all(readings), tuple(rows), (*problems, *damaged))
 
 
@@ -158,10 +174,7 @@ def _counting_reading(here: Sequence[Reading], recorded: Sequence[Reading]) -> R
     return ordered[-1] if ordered else None
 
 
-def _judged_row(
-    lab: str, figure: Measure, here: Reading | None, recorded: Sequence[Reading], gpus: int, reason: str
-) -> Row:
-    verdict = judge(figure, here, recorded, gpus, reason)
+def _row(lab: str, figure: Measure, here: Reading | None, recorded: Sequence[Reading], verdict: FigureVerdict) -> Row:
     about: dict[str, Any] = {"better": figure.better, "by_host": figure.by_host}
     about |= {"kind": verdict.kind, "verdict": verdict.text, "percent": round(verdict.percent, 3)}
     if here is None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from labkit.card.cards import Card, failing_rows
+from labkit.card.criteria import Criteria, CriteriaError
 from labkit.card.formats import measured_text
 from labkit.engine.run_folder import runs_folder
 
@@ -27,6 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end with status 3 where a key figure is impossible (LEVEL impossible), or also where one is below the "
         "reference (below; below=5: by more than 5 percent)",
     )
+
+
+def check_criteria(parser: argparse.ArgumentParser) -> None:
+    """End with a sentence where card.toml is wrong, before anything is measured."""
+    try:
+        Criteria.read()
+    except CriteriaError as error:
+        parser.error(str(error))
 
 
 def level(text: str) -> str:

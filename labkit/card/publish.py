@@ -9,6 +9,7 @@ from pathlib import Path
 
 from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, host_name, make_card, node_facts
+from labkit.card.criteria import Criteria, CriteriaError
 from labkit.card.formats import to_text, write_card
 from labkit.card.readings import Reading, known
 from labkit.card.trends import STYLE as TRENDS_STYLE
@@ -58,7 +59,12 @@ def card_of(record: Record) -> Card:
     facts = record.node or node_facts(here())  # a report may be rebuilt on another node
     if not facts["gpus"]:
         problems.append(f"{why_no_gpu_is_visible()}: key figures that need one are left out")
-    return make_card(readings, facts, date, why_not=record.card_runs.why_not, otherwise=others, problems=problems)
+    try:
+        criteria = Criteria.read()
+    except CriteriaError as error:  # it was right when the run began
+        criteria = problems.append(f"{error}; the card is judged without it")
+    why_not = record.card_runs.why_not
+    return make_card(readings, facts, date, why_not=why_not, otherwise=others, problems=problems, criteria=criteria)
 
 
 def machine() -> Machine:

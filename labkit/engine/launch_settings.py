@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import tomllib
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any, Self
 from labkit import node
 from labkit.engine.errors import ClusterError, PlanError
 from labkit.repository import REPOSITORY
+from labkit.stored import unknown_key
 
 FILE = "cluster.toml"
 # Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste;
@@ -126,11 +126,9 @@ class Settings:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ClusterError(f"{file} cannot be read as TOML: {error}") from None
         fields = {field.name: field for field in dataclasses.fields(cls)}
+        if wrong := unknown_key(values, fields):
+            raise ClusterError(f"{file}: {wrong}")
         for name, value in values.items():
-            if name not in fields:
-                near = difflib.get_close_matches(name, fields, n=1)
-                meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(fields)}"
-                raise ClusterError(f"{file}: the key {name!r} is not known; {meant}")
             if wrong := _type_fault(fields[name].default, value):
                 raise ClusterError(f"{file}: {name} = {value!r} {wrong}")
         keys: dict[str, Any] = {

@@ -30,7 +30,7 @@ def test_without_a_file_the_defaults_hold(tmp_path):
     ("text", "why"),
     [
         ('partitoin = "gpu"', "'partitoin' is not known; did you mean 'partition'"),
-        ("zebra = 1", "'zebra' is not known; the keys are partition, account"),
+        ("zebra = 1", "'zebra' is not known; there are: partition, account"),
         ("partition = 3", "partition = 3 should be one line of text"),
         ('partition = "a\\nb"', "should be one line of text"),
         ('time_minutes = "1:00:00"', "time_minutes = '1:00:00' should be a whole number"),
