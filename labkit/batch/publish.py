@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from html import escape
 from pathlib import Path
 
 import nbformat
@@ -98,7 +99,7 @@ class Pages:
         lines = [one_line(node_name(machine.label, machine.host)), summary(record.ordered())]
         lines += map(sources.ended_early, (outcome for outcome in record.ordered() if outcome.status != OK))
         if card and has_gpus:
-            lines.append(f'<a href="card.html">The node\'s card: {headline(card)}</a>')
+            lines.append(f'<a href="card.html">The node\'s card: {escape(headline(card))}</a>')
         beside = sources.BESIDE if has_gpus else sources.BESIDE | {"card": sources.NO_GPU}
         about = facts("This machine", machine.facts) + facts("Versions", machine.versions)
         return sources.first_page(TITLE, lines, entries, beside, about, pages)

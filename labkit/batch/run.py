@@ -10,13 +10,11 @@ from tqdm import tqdm
 from labkit.batch.execute import declared_parameters, execute, read_notebook
 from labkit.batch.publish import Pages
 from labkit.batch.resume import EarlierDurations, is_done, notebook_digest, shared_digest
-from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
 from labkit.card.options import status_of
-from labkit.card.publish import announce, machine, print_result, publish_card
+from labkit.card.publish import announce, facts_here, machine, print_result, publish_card
 from labkit.card.readings import readings_of_runs, runs_launched_for
 from labkit.engine.launches import LAUNCHED_FOR
-from labkit.node import here
 from labkit.report.kept_reports import RECORD, executed_file, keep_earlier_report
 from labkit.report.record import INTERRUPTED, OK, Outcome, Record, duration
 
@@ -41,7 +39,7 @@ class Batch:
         names = [path.stem for path in to_run]
         announce(keep_earlier_report(self.report, names, only_ok=resume, fresh=self.rest_of_card and not resume))
         record = Record.load(self.report / RECORD)
-        record.machine, record.node = self.machine, node_facts(here())
+        record.machine, record.node = self.machine, facts_here()
         remaining = durations.time_left((name, self.parameters[name]) for name in names)
         tqdm.write(", ".join(filter(None, [f"{len(to_run)} of {len(self.notebooks)} notebooks to run", remaining])))
         ran: list[Outcome] = []
@@ -87,6 +85,7 @@ class Batch:
             }
             record.card_runs = measure_card(tqdm.write, shown=shown)
             record.save(self.report / RECORD)
+        record.node = facts_here()  # again: the runs may have shown a fault
         card = publish_card(record, self.report)
         self.pages.publish(record, card)
         print_result(ran, card, self.report)

@@ -14,15 +14,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from labkit.card.cards import node_facts
 from labkit.card.measure import measure_card
 from labkit.card.options import add_arguments, check_criteria, status_of
-from labkit.card.publish import announce, machine, print_result, publish_card, write_card_pages
+from labkit.card.publish import announce, facts_here, machine, print_result, publish_card, write_card_pages
 from labkit.card.readings import key_figures
 from labkit.engine.files import make_private
 from labkit.engine.interrupts import INTERRUPTED, heed_interrupts
 from labkit.engine.locks import NoLocksFolder
-from labkit.node import here
 from labkit.report.kept_reports import RECORD, keep_earlier_report
 from labkit.report.node_lock import NodeHeld, hold_node
 from labkit.report.record import Record
@@ -57,8 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
     announce(keep_earlier_report(report, (), fresh=True))
     make_private(report)
-    record = Record(machine=machine(), node=node_facts(here()))
+    record = Record(machine=machine(), node=facts_here())
     record.card_runs = measure_card(tqdm.write, labs=labs, progress=sys.stderr.isatty())
+    record.node = facts_here()  # again: the measurements may have shown a fault
     record.save(report / RECORD)
     card = publish_card(record, report)
     write_card_pages(card, record, report)

@@ -8,6 +8,7 @@ from html import escape
 from labkit.card.cards import Card, Row, headline, reference_value, wrong_rows
 from labkit.card.formats import which_text
 from labkit.card.verdicts import ALIKE, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, ODD, SOUND, THRESHOLD
+from labkit.node.faults import summary
 from labkit.repository import lesson_names
 from labkit.story.units import number, percent
 from labkit.tables.measures import LOWER
@@ -71,7 +72,25 @@ def card_html(card: Card) -> str:
 setting.</p>"""
     return f"""<p class="lead"><strong>{escape(headline(card))}.</strong><br>
 <span class="soft">{escape(_conditions(card))}</span></p>
-{problems}{_table("Look at", wrong)}{_table("Sound", sound)}{about if wrong or sound else ""}{_not_judged(card)}"""
+{problems}{_table("Look at", wrong)}{_faults(card)}{_table("Sound", sound)}{about if wrong or sound else ""}
+{_not_judged(card)}{_other_findings(card)}"""
+
+
+def _faults(card: Card) -> str:
+    """Return the faults that driver and kernel know, as a table; nothing where there are none."""
+    cells = ((escape(each.where), f"✗ {escape(each.what)} {escape(each.detail)}") for each in card.faults)
+    rows = "".join(
+        f'<tr><td class="what">{where}</td><td class="verdict failed">{what}</td></tr>' for where, what in cells
+    )
+    return f'<h3>What the driver knows</h3><table class="key-figures"><tbody>{rows}</tbody></table>' if rows else ""
+
+
+def _other_findings(card: Card) -> str:
+    """Return remarks of driver and kernel, and what may not be read, as a list that opens with a click."""
+    others = [each for each in card.findings if each not in card.faults]
+    items = "".join(f"<li>{escape(f'{each.where}: {each.what} {each.detail} ({each.kind})')}</li>" for each in others)
+    title = f"What the driver knows: {escape(summary(card.findings))}"
+    return f"<details><summary>{title}</summary><ul>{items}</ul></details>" if others else ""
 
 
 def _table(heading: str, rows: Sequence[Row]) -> str:

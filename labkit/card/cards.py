@@ -29,6 +29,7 @@ from labkit.card.verdicts import (
 )
 from labkit.node import Node
 from labkit.node.comparability import differences_between
+from labkit.node.faults import FAULT, Finding
 from labkit.stored import restored
 from labkit.tables.measures import Measure, Part
 
@@ -68,13 +69,22 @@ class Row(Reading):
 
 @dataclass(frozen=True)
 class Card:
-    """A node's card: when it was made, which node, the conditions of its runs together, its rows, and problems."""
+    """A node's card: when it was made, which node, the conditions of its runs together, its rows, and problems.
+
+    findings: what driver and kernel knew of the node; () in older cards.
+    """
 
     date: str
     node: dict[str, Any]
     conditions: dict[str, Any] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
     problems: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def faults(self) -> list[Finding]:
+        """Return the findings that are faults for certain."""
+        return [each for each in self.findings if each.kind == FAULT]
 
     def counts(self) -> dict[str, int]:
         """Return how many rows have each kind of verdict, the kinds in their order."""
@@ -140,12 +150,13 @@ def make_card(
     otherwise: str = "",
     problems: Iterable[str] = (),
     criteria: Criteria | None = None,
+    findings: Iterable[Finding] = (),
 ) -> Card:
     """Return the card of a node, by its `node_facts`, from what its runs showed.
 
     Of several readings of a figure, one with a reference counts before others, then one of full size, then the latest.
     `why_not`: by lab, why its figures were not measured; `otherwise`: why all others were not. `criteria`: of the site.
-    Figures that need a GPU are left out on a node without one, and on a node with GPUs processes that stand in for them.
+    Figures that need a GPU are left out on a node without one, on a node with GPUs processes that stand in for them.
     """
     if facts["gpus"]:
         readings = [reading for reading in readings if reading.model]
@@ -164,7 +175,7 @@ def make_card(
             counting = _counting_reading(here, beside)
             verdict = criteria.applied(figure, counting, judge(figure, counting, beside, facts["gpus"], why))
             rows.append(_row(lab, figure, counting, beside, verdict))
-    return Card(date, facts, conditions_of_all(readings), tuple(rows), (*problems, *damaged))
+    return Card(date, facts, conditions_of_all(readings), tuple(rows), (*problems, *damaged), tuple(findings))
 
 
 def _counting_reading(here: Sequence[Reading], recorded: Sequence[Reading]) -> Reading | None:
@@ -228,18 +239,18 @@ def wrong_rows(card: Card) -> list[Row]:
 
 
 def headline(card: Card) -> str:
-    """Return the card in one line: whether the node is sound, else what to look at, the worst first."""
+    """Return the card in one line: whether the node is sound, else what to look at: faults, then the worst figures."""
     counts, wrong, model = card.counts(), wrong_rows(card), card.node["model"]
-    if not card.node["gpus"]:
+    if not card.node["gpus"] and not card.faults:
         return "No GPU here: a card compares GPUs with recorded ones of their model, and has nothing to say of CPUs"
     judged = counts[SOUND] + len(wrong)
     reached = f"{counts[SOUND]} of {judged} figures reach the reference" if counts[SOUND] or wrong else ""
     alike = f"{counts[ALIKE]} figures agree among the {card.node['gpus']} GPUs" if counts[ALIKE] else ""
     found = "; ".join(filter(None, (reached, alike)))
-    if wrong:
-        named = [f"{_named(row)}, {row.verdict}" for row in wrong[:MOST_NAMED]]
-        more = f"; and {len(wrong) - MOST_NAMED} more" if len(wrong) > MOST_NAMED else ""
-        return f"Look at: {'; '.join(named)}{more}. {found}"
+    if wrong or card.faults:
+        named = [*map(str, card.faults), *(f"{_named(row)}, {row.verdict}" for row in wrong)]
+        more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        return f"Look at: {'; '.join(named[:MOST_NAMED])}{more}. {found}".removesuffix(". ")
     if counts[SOUND]:
         return f"Sound: {found}"
     if alike:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from labkit.card.cards import FILE, Card, Row, headline, reference_value
 from labkit.card.verdicts import NOT_COMPARABLE, NOT_MEASURED, WRONG
 from labkit.engine.files import replace_file
+from labkit.node.faults import summary
 from labkit.story.units import number
 
 CSV_FILE, JUNIT_FILE = "card.csv", "card.xml"
@@ -31,10 +32,11 @@ def to_csv(card: Card) -> str:
 
 
 def to_junit(card: Card) -> str:
-    """Return the card as JUnit XML: figures to look at are failures, those that were not judged are skipped."""
+    """Return the card as JUnit XML: faults and figures to look at are failures; those not judged are skipped."""
     counts = card.counts()
     failures, skipped = (sum(counts[kind] for kind in kinds) for kinds in (WRONG, (NOT_COMPARABLE, NOT_MEASURED)))
-    totals = {"tests": len(card.rows), "failures": failures, "skipped": skipped, "errors": 0}
+    counted = {"tests": len(card.rows) + len(card.faults), "failures": failures + len(card.faults)}
+    totals = counted | {"skipped": skipped, "errors": 0}
     attributes = {"name": f"card of {card.node['label']}", "timestamp": card.date, "hostname": card.node["host"]}
     attributes["time"] = f"{sum(row.seconds for row in card.rows):.3f}"
     suite = ElementTree.Element("testsuite", attributes | {name: str(count) for name, count in totals.items()})
@@ -46,6 +48,10 @@ def to_junit(card: Card) -> str:
             failure.text = "; ".join(filter(None, (measured_text(row), which_text(row), *row.notes)))
         elif row.kind in (NOT_COMPARABLE, NOT_MEASURED):
             ElementTree.SubElement(case, "skipped", {"message": row.verdict})
+    for fault in card.faults:
+        about = {"classname": "driver", "name": f"{fault.where}: {fault.what}", "time": "0.000"}
+        case = ElementTree.SubElement(suite, "testcase", about)
+        ElementTree.SubElement(case, "failure", {"message": fault.detail, "type": fault.kind})
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -67,11 +73,14 @@ def which_text(row: Row) -> str:
 
 
 def to_text(card: Card) -> str:
-    """Return the card for a terminal: a line per measured figure, the verdict last, then problems and counts."""
+    """Return the card for a terminal: a line per measured figure, then faults, problems and the headline."""
     measured = [row for row in card.rows if row.kind != NOT_MEASURED]
     cells = [(row.lab, row.figure, measured_text(row), row.verdict) for row in measured]
     widths = [max((len(cell[column]) for cell in cells), default=0) for column in range(3)]
     lines = ["  ".join([*(f"{cell[i]:<{widths[i]}}" for i in range(3)), cell[3]]).rstrip() for cell in cells]
+    if card.findings:
+        lines += [f"driver: {each.where}: {each.what} {each.detail}" for each in card.faults]
+        lines.append(f"driver and kernel: {summary(card.findings)}")
     return "\n".join([*lines, *card.problems, headline(card)])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from labkit.card.cards import Card, failing_rows
 from labkit.card.criteria import Criteria, CriteriaError
 from labkit.card.formats import measured_text
+from labkit.card.verdicts import BELOW
 from labkit.engine.run_folder import runs_folder
 
 LEVEL = re.compile(r"impossible|below(=\d+(\.\d+)?)?")
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=level,
         metavar="LEVEL",
         help="end with status 3 where a key figure is impossible (LEVEL impossible), or also where one is below the "
-        "reference (below; below=5: by more than 5 percent)",
+        "reference, or the driver knows a fault (below; below=5: by more than 5 percent)",
     )
 
 
@@ -46,8 +47,11 @@ def level(text: str) -> str:
 
 
 def status_of(card: Card, wanted: str | None) -> int:
-    """Return 3 where the card has a figure that fails at this level, and print it; else 0."""
+    """Return 3 where the card has a figure or, from "below" on, a fault that fails, and print them; else 0."""
     rows = failing_rows(card, wanted) if wanted else []
     for row in rows:
         print(f"fails on {wanted}: {row.lab}, {row.figure}: {row.verdict}, {measured_text(row)}", file=sys.stderr)
-    return 3 if rows else 0
+    faults = card.faults if wanted and wanted.startswith(BELOW) else []
+    for fault in faults:
+        print(f"fails on {wanted}: {fault}", file=sys.stderr)
+    return 3 if rows or faults else 0

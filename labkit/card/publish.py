@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import asdict
 from datetime import datetime
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from labkit.card.card_html import STYLE, card_html
 from labkit.card.cards import Card, host_name, make_card, node_facts
@@ -16,6 +18,7 @@ from labkit.card.trends import STYLE as TRENDS_STYLE
 from labkit.card.trends import TITLE as TRENDS_TITLE
 from labkit.card.trends import trends_html
 from labkit.node import here, why_no_gpu_is_visible
+from labkit.node.faults import Finding, findings
 from labkit.report.page import TITLE, facts, write_page
 from labkit.report.record import Machine, Outcome, Record, node_name, summary
 from labkit.stored import restored
@@ -45,6 +48,11 @@ def write_card_pages(card: Card, record: Record, report: Path) -> None:
     write_page(body, report / "index.html", STYLE)
 
 
+def facts_here() -> dict[str, Any]:
+    """Return what a record keeps of this node: its facts, and what driver and kernel know of it now."""
+    return node_facts(here()) | {"findings": [asdict(each) for each in findings(here())]}
+
+
 def card_of(record: Record) -> Card:
     """Return the card of this node with the key figures that the report's runs showed."""
     parts = [*record.ordered(), record.card_runs]
@@ -56,15 +64,16 @@ def card_of(record: Record) -> Card:
             problems.append(f"a key figure's reading is damaged: {error}")
     date = record.last_start() or datetime.now().isoformat(timespec="seconds")
     others = "" if record.outcomes else "the notebooks measure it (make run)"
-    facts = record.node or node_facts(here())  # a report may be rebuilt on another node
+    facts = dict(record.node) or node_facts(here())  # a report may be rebuilt on another node
+    found = [restored(Finding, each) for each in facts.pop("findings", ())]
     if not facts["gpus"]:
         problems.append(f"{why_no_gpu_is_visible()}: key figures that need one are left out")
     try:
         criteria = Criteria.read()
     except CriteriaError as error:  # it was right when the run began
         criteria = problems.append(f"{error}; the card is judged without it")
-    why_not = record.card_runs.why_not
-    return make_card(readings, facts, date, why_not=why_not, otherwise=others, problems=problems, criteria=criteria)
+    about = {"why_not": record.card_runs.why_not, "otherwise": others, "problems": problems}
+    return make_card(readings, facts, date, criteria=criteria, findings=found, **about)
 
 
 def machine() -> Machine:

@@ -8,6 +8,9 @@
     shown.py       which node's wiring a page shows: this one's or a recorded one's
     topology.py    `nvidia-smi topo -m` → links, NUMA nodes, the path between any two devices
     counters.py    what the driver counts of one GPU: clocks, power, errors
+    faults.py      what driver and kernel know of faults: errors, links, limits, Xids → findings
+    xids.py        Xid and SXid messages of the kernel log
+    xids.csv       per Xid: whether it is a fault, and its meaning in short
     host.py        load, pressure, quota and memory of the host
     conditions.py  a run's state of host and GPUs before, during and after, as its files hold it
     comparability.py  key figures of conditions, and what differs between two runs

@@ -81,6 +81,41 @@ class FakeNvml:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
 
 
+class HealthyNvml(FakeNvml):
+    """NVML of a machine with two sound H200s; `sick` replaces what some queries answer."""
+
+    def __init__(self, failing=(), **sick):
+        super().__init__(failing)
+        self.answers |= {
+            "nvmlDeviceGetMigMode": lambda h: [0, 0],
+            "nvmlDeviceGetPciInfo": lambda h: SimpleNamespace(busId={"gpu0": "00000000:3B:00.0"}.get(h, "0:5D:00.0")),
+            "nvmlDeviceGetNvLinkState": lambda h, link: int(self.link(h, link) in (0, 1)),
+            "nvmlDeviceGetNvLinkErrorCounter": lambda h, link, kind: 0,
+            "nvmlDeviceGetTotalEccErrors": lambda h, kind, scope: 0,
+            "nvmlDeviceGetRemappedRows": lambda h: (0, 0, 0, 0),
+            "nvmlDeviceGetRowRemapperHistogram": lambda h: SimpleNamespace(max=640, high=0, partial=0, low=0, none=0),
+            "nvmlDeviceGetRetiredPagesPendingStatus": self.lack,
+            "nvmlDeviceGetFieldValues": lambda h, fields: [self.field(0)],
+            "nvmlDeviceGetPcieReplayCounter": lambda h: 0,
+            "nvmlDeviceGetCurrPcieLinkWidth": lambda h: 16,
+            "nvmlDeviceGetCurrPcieLinkGeneration": lambda h: 1,
+            "nvmlDeviceGetPerformanceState": lambda h: 0,
+            "nvmlDeviceGetPowerManagementDefaultLimit": lambda h: 700_000,
+            "nvmlDeviceGetTemperatureThreshold": lambda h, which: 87,
+            "nvmlDeviceGetVbiosVersion": lambda h: "96.00.BC.00.01",
+        } | sick
+
+    def lack(self, *_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    def forbid(self, *_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
+
+    @staticmethod
+    def field(value):
+        return SimpleNamespace(nvmlReturn=pynvml.NVML_SUCCESS, value=SimpleNamespace(uiVal=value))
+
+
 class WiredNvml(FakeNvml):
     """NVML of a machine with some GPUs: `levels[(a, b)]` is the PCIe level of a pair.
 
