@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from labkit.card.cards import Card, Row, headline, reference_value, wrong_rows
+from labkit.card.cards import Card, Row, disturbed_rows, headline, reference_value, wrong_rows
 from labkit.card.formats import which_text
 from labkit.card.verdicts import ALIKE, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, ODD, SOUND, THRESHOLD
 from labkit.node.faults import summary
@@ -66,13 +66,14 @@ one out, or impossible</li>
 def card_html(card: Card) -> str:
     """Return the card as part of a page: its line, what to look at, what is sound and, folded, what was not judged."""
     wrong, sound = wrong_rows(card), [row for row in card.rows if row.kind in (SOUND, ALIKE)]
-    model = card.node["model"] or "the same GPU model"
+    disturbed, model = disturbed_rows(card), card.node["model"] or "the same GPU model"
     problems = "".join(f'<p class="problem">{escape(problem)}</p>' for problem in card.problems)
     about = f"""{_KEY}<p class="small">{escape(THRESHOLD)} The reference: recorded runs on {escape(model)} with the same
 setting.</p>"""
     return f"""<p class="lead"><strong>{escape(headline(card))}.</strong><br>
 <span class="soft">{escape(_conditions(card))}</span></p>
-{problems}{_table("Look at", wrong)}{_faults(card)}{_table("Sound", sound)}{about if wrong or sound else ""}
+{problems}{_table("Look at", wrong)}{_faults(card)}{_table("Measure again", disturbed)}{_table("Sound", sound)}
+{about if wrong or disturbed or sound else ""}
 {_not_judged(card)}{_other_findings(card)}"""
 
 
@@ -104,7 +105,8 @@ def _table(heading: str, rows: Sequence[Row]) -> str:
 
 def _not_judged(card: Card) -> str:
     """Return what could not be judged, and why, as a list that opens with a click."""
-    rows = [row for row in card.rows if row.kind in (NOT_COMPARABLE, NOT_MEASURED)]
+    disturbed = disturbed_rows(card)
+    rows = [row for row in card.rows if row.kind in (NOT_COMPARABLE, NOT_MEASURED) and row not in disturbed]
     if not rows:
         return ""
     items = "".join(f"<li>{escape(_unjudged_text(row))}</li>" for row in rows)

@@ -238,6 +238,11 @@ def wrong_rows(card: Card) -> list[Row]:
     return sorted(wrong, key=lambda row: (row.kind != IMPOSSIBLE, -row.percent))
 
 
+def disturbed_rows(card: Card) -> list[Row]:
+    """Return the figures that are worse than their reference, and were disturbed: without a reference nothing is."""
+    return [row for row in card.rows if row.kind == NOT_COMPARABLE and not math.isnan(row.percent)]
+
+
 def headline(card: Card) -> str:
     """Return the card in one line: whether the node is sound, else what to look at: faults, then the worst figures."""
     counts, wrong, model = card.counts(), wrong_rows(card), card.node["model"]
@@ -251,6 +256,10 @@ def headline(card: Card) -> str:
         named = [*map(str, card.faults), *(f"{_named(row)}, {row.verdict}" for row in wrong)]
         more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         return f"Look at: {'; '.join(named[:MOST_NAMED])}{more}. {found}".removesuffix(". ")
+    if disturbed := disturbed_rows(card):
+        why = ", ".join(dict.fromkeys(row.verdict.removeprefix(f"{NOT_COMPARABLE}: ") for row in disturbed))
+        what = "1 figure is" if len(disturbed) == 1 else f"{len(disturbed)} figures are"
+        return f"Measure again: {what} worse than the reference and disturbed ({why}). {found}".removesuffix(". ")
     if counts[SOUND]:
         return f"Sound: {found}"
     if alike:

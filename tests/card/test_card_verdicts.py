@@ -134,6 +134,15 @@ def test_the_first_line_says_whether_the_node_is_sound_and_what_to_look_at_first
     assert "; and 2 more. 1 of 6 figures" in headline(many)
 
 
+def test_a_disturbed_node_is_not_called_sound():
+    sound = reading(CALL, 90.0, 1.0, limit=None)
+    recorded = [reading(), reading(CALL, 90.0, 1.0, limit=None)]
+    disturbed = card(reading(value=200.0, conditions={"other_processes": 1}), sound, recorded=recorded)
+    why = "Measure again: 1 figure is worse than the reference and disturbed (another process used the GPUs)"
+    assert headline(disturbed) == f"{why}. 1 of 1 figures reach the reference"
+    assert headline(card(reading(setting="16 MiB"), sound, recorded=recorded)).startswith("Sound: 1 of 1")
+
+
 def test_processes_that_stand_in_for_gpus_are_no_figures_of_a_node_with_gpus():
     assert row(card(reading(model=""))).kind == "not measured"
 
