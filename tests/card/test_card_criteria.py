@@ -75,6 +75,7 @@ def test_what_a_site_allows_is_sound_and_says_so(value, kind):
         (390.0, "below the goal of 400 GB/s by 2.5 %"),
         (401.0, "sound: 2.8 % better, the reference is stale"),
         (900.0, "impossible: check the clock"),
+        (-1.0, "impossible: check the clock"),
     ],
 )
 def test_a_goal_stands_before_the_reference(value, verdict):

@@ -194,6 +194,7 @@ def test_a_gpu_that_is_worse_than_its_peers_is_told_though_the_reference_allows_
     assert row(card(_of_gpus(366.0, 391.0), recorded=recorded)).kind == "odd one out"
     assert row(card(_of_gpus(388.0, 391.0), recorded=recorded)).kind == "sound"
     assert row(card(_of_gpus(366.0, 391.0, shared=True), recorded=recorded)).kind == "sound"
+    assert row(card(_of_gpus(366.0, 391.0, shared=True), recorded=[])).kind == "not comparable"
     below = card(_of_gpus(250.0, 391.0), recorded=recorded)
     assert row(below).kind == "below" and "slowest pair (GPU 0), below" in headline(below)
 
