@@ -34,11 +34,11 @@ HEAT = "temperature"  # among the reasons of labkit.node.comparability
 THRESHOLD = (
     "A figure is below the reference where its median, with half of its own spread, lies beyond the fence of the "
     f"recorded repeats: their quartiles and {FENCE:g} interquartile ranges more (Tukey's rule for outliers), and at "
-    f"least {100 * RESOLUTION:g} % from their median; copies with the host have {100 * HOST_RATE:g} %, times that the host decides a "
-    f"factor of {1 + HOST_TIME:g}: so much sound nodes differ. It is impossible where it exceeds the datasheet's limit by more "
-    f"than {100 * RESOLUTION:g} %. A GPU, or pair, is the odd one out where its median is more than {ODD_PERCENT:g} % worse than the "
-    "median of its peers in this node (of pairs: those with the same kind of path), and its better quartile is worse "
-    "than theirs."
+    f"least {100 * RESOLUTION:g} % from their median; copies with the host have {100 * HOST_RATE:g} %, times that the "
+    f"host decides a factor of {1 + HOST_TIME:g}: so much sound nodes differ. It is impossible where it exceeds the "
+    f"datasheet's limit by more than {100 * RESOLUTION:g} %. A GPU, or pair, is the odd one out where its median is "
+    f"more than {ODD_PERCENT:g} % worse than the median of its peers in this node (of pairs: those with the same kind "
+    "of path), and its better quartile is worse than theirs."
 )
 
 
