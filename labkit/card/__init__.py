@@ -10,6 +10,7 @@ card_html.py   the card as the first part of the report's first page
 measure.py     what `make card` launches
 options.py     options that `make card` and `make run` share, and the status of --fail-on
 publish.py     writes the card in all its forms, and the report's first page
+soak.py        all GPUs at full load for minutes (`--soak`): rate, clock, temperature, memory read back
 history.py     the reports of a runs folder, by date: which are kept, what each says of its node
 compare.py     two runs or reports side by side, and which conditions changed between them (`make compare`)
 trends.py      each key figure by date, drawn

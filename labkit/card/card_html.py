@@ -26,8 +26,10 @@ CLASSES = {kind: css_class for kind, (_, css_class) in LOOKS.items()}
 _HEADROOM = 1.08  # right of the longest mark where no limit is known
 STYLE = """
 .key-figures td, .key-figures th { padding: 7px 12px 7px 0; }
-.key-figures td.what { width: 34%; } .key-figures td.scale { width: 32%; }
-.key-figures td.value { white-space: nowrap; }
+.key-figures { table-layout: fixed; width: 100%; }
+.key-figures th:nth-child(1) { width: 33%; } .key-figures th:nth-child(2) { width: 24%; }
+.key-figures td.value .small { overflow-wrap: anywhere; }
+figure.soak { margin: 0; } figure.soak svg { width: 100%; height: auto; }
 .lead strong { color: var(--text); }
 .small { display: block; color: var(--soft); font-size: 12.5px; }
 .track { position: relative; height: 16px; margin: 3px 6px 3px 0; background: var(--tint); border-radius: 2px; }
@@ -134,7 +136,8 @@ def _row(row: Row) -> str:
 def _value(row: Row) -> str:
     if not row.measured:
         return ""
-    beside = [escape(which)] if (which := which_text(row)) else []
+    which = row.which.name if row.which and row.kind in (SOUND, ALIKE) else which_text(row)
+    beside = [escape(which)] if which else []
     if (reference := reference_value(row)) is not None:
         beside.append(f"reference {number(reference)}")
     if row.has_limit:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from labkit import node
-from labkit.card.readings import card_plans, figures_of, readings_of_runs
+from labkit.card.readings import card_plans, figures_of, readings_of_runs, soak_plans
 from labkit.engine.errors import RunError
 from labkit.engine.run import Run
 from labkit.engine.session import AgentSession
@@ -26,8 +26,11 @@ def measure_card(
     labs: Container[str] | None = None,
     shown: Container[tuple[str, str]] = (),
     progress: bool = False,
+    soak_minutes: int = 0,
 ) -> CardRuns:
     """Launch what the card needs of these labs (all, if None), and return what the runs showed.
+
+    `soak_minutes`: at the end, load all GPUs for so long.
 
     `shown`: the figures (lab, name) that other runs show already; a plan that shows no other one is left out.
 
@@ -37,6 +40,7 @@ def measure_card(
     plans = [plan for plan in plans if any(figure not in shown for figure in figures_of(plan))]
     if node.here().has_gpus:  # where CPU processes would stand in for GPUs, there is nothing to judge
         plans = [plan for plan in plans if plan.device == "cuda"]
+    plans += soak_plans(soak_minutes) if soak_minutes else []
     result = CardRuns(started=datetime.now().isoformat(timespec="seconds"))
     with _one_agent(plans):
         for number, plan in enumerate(plans, 1):
@@ -71,6 +75,8 @@ def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
         result.why_not[plan.lab] = sentence
         result.problems.append(f"{plan.lab} was not measured: {sentence}")
         return f"failed: {sentence}"
+    if run.plan.name == "soak":
+        result.soak = run.folder.name
     readings, problems = readings_of_runs([run])
     result.readings += [reading.record() for reading in readings]
     result.problems += problems
@@ -80,4 +86,4 @@ def _measure(plan: Any, result: CardRuns, progress: bool) -> str:
 def _run_of_plan(plan: Any, progress: bool) -> Run:
     if module := getattr(plan, "measured_by", ""):
         return importlib.import_module(module).measure(plan)
-    return launch(plan, limit_s=LIMIT_S, progress=progress)
+    return launch(plan, limit_s=LIMIT_S + 60 * getattr(plan, "minutes", 0), progress=progress)

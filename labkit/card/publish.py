@@ -14,6 +14,7 @@ from labkit.card.cards import Card, host_name, make_card, node_facts
 from labkit.card.criteria import Criteria, CriteriaError
 from labkit.card.formats import to_text, write_card
 from labkit.card.readings import Reading, known
+from labkit.card.soak import soak_html, soak_of
 from labkit.card.trends import STYLE as TRENDS_STYLE
 from labkit.card.trends import TITLE as TRENDS_TITLE
 from labkit.card.trends import trends_html
@@ -38,11 +39,13 @@ def write_card_pages(card: Card, record: Record, report: Path) -> None:
         back = f'<p class="lead"><a href="index.html">← The report</a></p>\n<h1>{TRENDS_TITLE}</h1>'
         write_page(f"{back}\n{trends}", report / "trends.html", TRENDS_STYLE, TRENDS_TITLE)
     link = f'<p><a href="trends.html">{TRENDS_TITLE}</a></p>' if trends else ""
+    run = soak_of(record)
+    soak = soak_html(run) if run else ""
     body = f"""<h1>{TITLE}</h1>
 <p class="lead">{escape(node_name(machine.label, machine.host))}<br>measured by make card, without the notebooks</p>
 {link}
 <h2>The node's card</h2>
-{card_html(card)}
+{card_html(card)}{soak}
 {facts("This machine", machine.facts)}
 {facts("Versions", machine.versions)}"""
     write_page(body, report / "index.html", STYLE)

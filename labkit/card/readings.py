@@ -82,6 +82,12 @@ def card_plans() -> list[Any]:
     return [plan for lab in key_figures() for plan in getattr(_module(lab), "card_plans", list)()]
 
 
+def soak_plans(minutes: int) -> list[Any]:
+    """Return what `make card ARGS="--soak 15"` launches besides, for so many minutes."""
+    modules = [_module(lab) for lab in key_figures()]
+    return [module.soak_plan(minutes) for module in modules if hasattr(module, "soak_plan")]
+
+
 def figures_of(plan: Any) -> list[tuple[str, str]]:
     """Return the key figures, as (lab, name), that runs of this plan show."""
     return [(plan.lab, figure.name) for figure in key_figures().get(plan.lab, ()) if figure.plan == plan.name]

@@ -33,6 +33,8 @@ STYLE = """
 """
 # The report's light colours; on the page, the name stands for each, which has another colour in the dark.
 INKS = dict(re.findall(r"--(\w+): light-dark\((#\w+)", STYLE_FILE.read_text(encoding="utf-8")))
+COLOURS = {color: name for name, color in INKS.items()}
+COLOURS |= {canvas.INK: "text", canvas.QUIET: "soft", canvas.HAIRLINE: "line", "#B5B5B5": "line"}
 DOTS = {"ok": "ok", "failed": "bad", "interrupted": "held", "soft": "soft"}  # by the class of a verdict
 
 
@@ -68,23 +70,29 @@ def series(past: History, newest: Row) -> list[Row]:
 
 def chart(rows: Sequence[Row]) -> str:
     """Return one figure's chart as HTML: its drawing, whose dots tell their runs to a pointer."""
-    import matplotlib
-
-    last, text, no_metadata = rows[-1], io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure = series_figure(rows)
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
+    last = rows[-1]
     label = f"{last.lab}, {last.figure}: {number(last.value)} {last.unit}, {last.verdict}"
-    drawing = text.getvalue().partition("<svg ")[2]
+    drawing = inline_svg(series_figure(rows), label)
     for place, row in enumerate(rows):
         title = f"{row.date.replace('T', ' ')}: {number(row.value)} {row.unit}, {row.verdict}"
         drawing = drawing.replace(f'<g id="dot{place}">', f"<g><title>{escape(title)}</title>")
-    for name, color in INKS.items():
-        drawing = drawing.replace(color, f"var(--{name})")
     better = ", lower is better" if last.better == LOWER else ""
     about = f"{last.lab} · {last.setting} · last {number(last.value)} {last.unit}{better}"
     return f"""<figure><figcaption>{escape(last.figure)}<span>{escape(about)}</span></figcaption>
-<svg role="img" aria-label="{escape(label)}" {drawing}</figure>"""
+{drawing}</figure>"""
+
+
+def inline_svg(figure: Figure, label: str) -> str:
+    """Return a drawing as part of a page, in the page's colours, light and dark; `label` says what it shows."""
+    import matplotlib
+
+    text, no_metadata = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
+    drawing = text.getvalue().partition("<svg ")[2]
+    for color, name in COLOURS.items():
+        drawing = drawing.replace(color, f"var(--{name})")
+    return f'<svg role="img" aria-label="{escape(label)}" {drawing}'
 
 
 def series_figure(rows: Sequence[Row]) -> Figure:
@@ -101,7 +109,8 @@ def series_figure(rows: Sequence[Row]) -> Figure:
     for place, row in enumerate(rows):
         ax.plot(place, row.value, "o", color=INKS[DOTS[CLASSES[row.kind]]], ms=7, clip_on=False, gid=f"dot{place}")
     top = ax.dataLim.y1
-    ax.set(ylim=(0, top if top == limit else _HEADROOM * top), xlim=(-0.1, max(places) + 0.1), yticks=[])
+    ax.set(ylim=(0, top if top == limit else _HEADROOM * top), xlim=(-0.1, max(places) + 0.1))
+    ax.set_yticks([0, last.value], ["0", number(last.value)], color=INKS["soft"], size=8)
     ends = dict.fromkeys((0, places[-1]))  # the first and the last date, as far as there are two
     ax.set_xticks([*ends], [rows[place].date[:16].replace("T", " ") for place in ends], color=INKS["soft"], size=8)
     for tick, side in zip(ax.get_xticklabels(), ("left", "right") if len(ends) > 1 else ("center",), strict=True):

@@ -38,13 +38,17 @@ class Outcome:
 
 @dataclass
 class CardRuns:
-    """What `make card` launched itself: when, for how long, its readings, and by lab why something was not measured."""
+    """What `make card` launched itself: when, for how long, its readings, and by lab why something was not measured.
+
+    soak: the folder's name of the run that loaded all GPUs for minutes, "" without one.
+    """
 
     started: str = ""
     seconds: float = 0.0
     readings: list[dict[str, Any]] = field(default_factory=list)
     why_not: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    soak: str = ""
 
 
 @dataclass

@@ -51,9 +51,9 @@ def test_lower_is_better_where_the_figure_says_so():
     assert kinds == ["sound", *differ, "below the reference by 122 %"]
 
 
-@pytest.mark.parametrize(("value", "kind"), [(55.0, "sound"), (51.5, "sound"), (49.0, "below")])
+@pytest.mark.parametrize(("value", "kind"), [(55.0, "sound"), (45.0, "sound"), (40.0, "below")])
 def test_copies_with_the_host_differ_between_sound_nodes(value, kind):
-    """Two cards of one node, minutes apart: 110 and 102 GB/s."""
+    """Cards of one sound node within 40 minutes: 89 to 110 GB/s of two GPUs."""
     copies = ("topology", "host → GPU, pinned, slowest GPU")
     here, there = (reading(copies, each, 0.2, limit=None) for each in (value, 55.0))
     assert row(card(here, recorded=[there]), copies).kind == kind

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, of_each, on_one, repeats
 from labkit.tables.rates import PEAK
-from lessons.benchmarking.plan import Products
+from lessons.benchmarking.plan import Products, Soak
 from lessons.benchmarking.tables import accounts, launches
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 def card_plans() -> list[Products]:
     """Return what `make card` launches: the products."""
     return [Products.full() if Products.on_gpus() else Products.small(gpus=2, warm_ups=2, repeats=7)]
+
+
+def soak_plan(minutes: int) -> Soak:
+    """Return what `make card ARGS="--soak 15"` launches besides."""
+    return Soak.full(minutes=minutes)
 
 
 def _product(run: Run, precision: str) -> Measured | None:
@@ -29,6 +34,14 @@ def _product(run: Run, precision: str) -> Measured | None:
     rates = rows.assign(tflops=2 * side**3 / 1e9 / rows["ms"])
     setting = on_one(run, f"{side} × {side}, all at the same time")
     return of_each(run, rates, "tflops", ["rank"], setting, limits and limits.tflops(PEAK[precision]))
+
+
+def _soak(run: Run) -> Measured | None:
+    """Return the rate of the GPU that multiplies most slowly in the second half of the time."""
+    plan, rows, limits = run.plan, run.rows, run.datasheet
+    warm = rows[rows["tflops"].notna() & (rows["at_s"] > plan.minutes * plan.minute_s / 2)]
+    setting = on_one(run, f"{plan.side} × {plan.side}, all at the same time")
+    return of_each(run, warm, "tflops", ["rank"], setting, limits and limits.tflops("bf16"))
 
 
 def _step(run: Run) -> Measured | None:
@@ -51,6 +64,7 @@ FIGURES = {
     "float32": partial(_product, precision="float32"),
     "tf32": partial(_product, precision="tf32"),
     "bfloat16": partial(_product, precision="bfloat16"),
+    "soak": _soak,
     "step": _step,
     "model_error": _model_error,
     "clocks_apart": _clocks_apart,

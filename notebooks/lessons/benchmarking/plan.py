@@ -147,6 +147,33 @@ class Products(Benchmark):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Soak(Benchmark):
+    """Products in bfloat16 (on a CPU float32) without a pause, on all GPUs, beside a pattern in most of their memory.
+
+    `make card ARGS="--soak 15"` launches it for so many minutes: does the rate fall as a GPU gets warm, and does the
+    memory still hold at the end what was written at the start? A point is a minute.
+    """
+
+    worker: ClassVar[str] = "lessons.benchmarking.worker.soak"
+    most: ClassVar[int | None] = None
+    SMALL: ClassVar[dict[str, Any]] = {"side": 256, "minutes": 2, "minute_s": 0.3}
+
+    gpus: int = 0
+    side: int = 16384
+    minutes: int = 15
+    minute_s: float = 60.0
+    memory_share: float = 0.8
+
+    def knobs(self) -> Iterator[dict[str, Any]]:
+        for minute in range(self.minutes):
+            yield {"minute": minute}
+
+    def needed_bytes(self, point: SimpleNamespace) -> float:
+        """Return the bytes of two factors and their product; the pattern takes a share of what is free."""
+        return 3 * self.side**2 * 2
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profiles(Benchmark):
     """Each phase under the profiler: kernels, operators with their FLOP and bytes, a drawing, attention's parts.
 
