@@ -14,7 +14,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from labkit.card.cards import headline
 from labkit.card.measure import measure_card
+from labkit.card.on_nodes import NoFleet, make_fleet, place_of_node
 from labkit.card.options import add_arguments, check_criteria, status_of
 from labkit.card.publish import announce, facts_here, machine, print_result, publish_card, write_card_pages
 from labkit.card.readings import key_figures
@@ -32,18 +34,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make card", description=__doc__)
     parser.add_argument("labs", nargs="*", help=f"only these labs' figures: {', '.join(key_figures())}")
     add_arguments(parser)
+    parser.add_argument("--nodes", type=int, help="the cards of so many nodes of this Slurm allocation, side by side")
+    parser.add_argument("--of-fleet", type=Path, help=argparse.SUPPRESS)  # this process is one of them
     chosen = parser.parse_args(arguments)
     unknown = [lab for lab in chosen.labs if lab not in key_figures()]
     if unknown:
         parser.error(f"no lab {unknown[0]!r} with key figures; there are: {', '.join(key_figures())}")
+    if chosen.nodes is not None and chosen.nodes < 1:
+        parser.error("--nodes: give a number of nodes, 1 or more")
     check_criteria(parser)
     report = chosen.report.resolve()
     heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if chosen.of_fleet:
+        report = place_of_node(chosen.of_fleet)
     try:
+        if chosen.nodes is not None:
+            options = [*chosen.labs, *(["--wait"] if chosen.wait else [])]
+            return make_fleet(chosen.nodes, report, options, chosen.fail_on)
         with hold_node(chosen.wait, tqdm.write):
-            return _make(report, chosen.labs or None, chosen.fail_on)
-    except (NodeHeld, NoLocksFolder) as error:
+            return _make(report, chosen.labs or None, chosen.fail_on, brief=bool(chosen.of_fleet))
+    except (NodeHeld, NoLocksFolder, NoFleet) as error:
         parser.exit(2, f"{error}\n")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -52,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{report} cannot be written ({error.strerror}): set LABKIT_RUNS, or name a folder with --report")
 
 
-def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
+def _make(report: Path, labs: list[str] | None, fail_on: str | None, *, brief: bool) -> int:
     announce(keep_earlier_report(report, (), fresh=True))
     make_private(report)
     record = Record(machine=machine(), node=facts_here())
@@ -61,7 +72,7 @@ def _make(report: Path, labs: list[str] | None, fail_on: str | None) -> int:
     record.save(report / RECORD)
     card = publish_card(record, report)
     write_card_pages(card, record, report)
-    print_result([], card, report)
+    print(headline(card)) if brief else print_result([], card, report)
     if "interrupted" in record.card_runs.why_not.values():
         return INTERRUPTED
     return status_of(card, fail_on)

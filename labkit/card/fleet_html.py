@@ -1,0 +1,93 @@
+"""The fleet's page: a table of nodes and key figures, the odd ones marked, with a link to each node's own card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from urllib.parse import quote
+
+from labkit.card.card_html import CLASSES, LOOKS
+from labkit.card.cards import Card, Row, disturbed_rows, wrong_rows
+from labkit.card.fleet import NODES, FleetNode, fleet_headline
+from labkit.card.verdicts import ODD_PERCENT, WRONG
+from labkit.node.comparability import HOST_RATIO
+from labkit.report.page import TITLE
+from labkit.story.units import number
+
+STYLE = """
+.wide { overflow-x: auto; }
+.fleet { width: auto; min-width: 100%; } .fleet th { vertical-align: bottom; min-width: 84px; }
+.fleet td, .fleet th { padding: 8px 14px; } .fleet th { color: var(--text); }
+.fleet th:first-child, .fleet td:first-child { position: sticky; left: 0; z-index: 1; padding-left: 0;
+  min-width: 150px; max-width: 260px; background: var(--back); }
+.fleet td { text-align: right; white-space: nowrap; } .fleet th { text-align: right; }
+.fleet td:first-child, .fleet th:first-child, .fleet td.whole { text-align: left; white-space: normal; }
+.small { display: block; color: var(--soft); font-size: 12.5px; font-weight: 400; white-space: normal; }
+.failed .small, .small.failed { color: var(--bad); } .small.interrupted { color: var(--held); }
+.lead strong { color: var(--text); overflow-wrap: anywhere; }
+"""
+_RULE = f"""A figure is marked where a node's own card marks it, and where it is worse than on the other nodes: its
+median by more than {ODD_PERCENT:g} % (by a factor of {HOST_RATIO:g} where the host's speed changes the figure) beside
+the median of the others, and its better quartile than their worse one. Nodes are compared where they have equally many
+GPUs of the same model, and measured with the same setting."""
+
+
+def fleet_html(nodes: Sequence[FleetNode]) -> str:
+    """Return the body of the fleet's page: its line, then the table; without GPUs, the nodes' names alone."""
+    lead = (
+        f'<h1>{TITLE}</h1>\n<p class="lead">{len(nodes)} nodes, measured by make card</p>\n<h2>The nodes\' cards</h2>'
+    )
+    line = f'{lead}\n<p class="lead"><strong>{escape(fleet_headline(nodes))}.</strong></p>'
+    columns = dict.fromkeys(
+        (row.key, row.unit)
+        for node in nodes
+        if node.card and node.has_gpus
+        for row in node.card.rows
+        if row.measured and row.lab != "fleet"
+    )
+    if not columns:
+        return f"{line}\n<ul>{''.join(f'<li>{_link(node)}</li>' for node in nodes)}</ul>"
+    heads = "".join(f'<th>{escape(key[1])}<span class="small">{escape(unit)}</span></th>' for key, unit in columns)
+    rows = "".join(f"<tr>{_row(node, [key for key, _ in columns])}</tr>\n" for node in nodes)
+    return f"""{line}
+<div class="wide" tabindex="0" role="region" aria-label="nodes and key figures"><table class="fleet">
+<thead><tr><th>Node</th>{heads}</tr></thead><tbody>
+{rows}</tbody></table></div>
+<p class="small">{escape(_RULE)}</p>"""
+
+
+def _link(node: FleetNode) -> str:
+    """Return the node's name, with a link to its card where it has one."""
+    name = escape(node.name)
+    return f'<a href="{NODES}/{quote(node.name, safe="")}/index.html">{name}</a>' if node.card else name
+
+
+def _row(node: FleetNode, keys: Sequence[tuple[str, str]]) -> str:
+    if node.card is None:
+        text = f'<td class="whole failed" colspan="{len(keys)}">– {escape(node.to_look_at[0])}</td>'
+        return f"<td>{_link(node)}</td>{text}"
+    shown = {row.key: row for row in node.card.rows}
+    cells = "".join(_cell(shown.get(key)) for key in keys)
+    return (
+        f'<td>{_link(node)}<span class="small">{escape(node.card.node["label"])}</span>{_state(node.card)}</td>{cells}'
+    )
+
+
+def _state(card: Card) -> str:
+    """Return what no column of the table shows: faults, a missing GPU, what was disturbed; a tick where all is well."""
+    found = [*map(str, card.faults), *(f"{row.figure}: {row.verdict}" for row in card.rows if row.lab == "fleet")]
+    if found:
+        return "".join(f'<span class="small failed">✗ {escape(text)}</span>' for text in found)
+    if disturbed_rows(card):
+        return '<span class="small interrupted">○ measure again: disturbed</span>'
+    return "" if wrong_rows(card) else '<span class="small ok">✓</span>'
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "<td></td>"
+    value = number(row.value) if row.measured else ""
+    if row.kind not in WRONG:
+        return f'<td title="{escape(row.verdict)}">{value or "–"}</td>'
+    sign = LOOKS[row.kind][0]
+    return f'<td class="{CLASSES[row.kind]}">{sign} {value}<span class="small">{escape(row.verdict)}</span></td>'
