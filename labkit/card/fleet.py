@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ from labkit.repository import source_digest
 from labkit.tables.measures import HIGHER, LOWER, Part
 
 NODES = "nodes"  # the folder of the report that holds a folder per node
+FLEET = "fleet"  # stands for a lab where a row is about the nodes
 MOST_NODES_NAMED = 8
 
 
@@ -95,7 +97,7 @@ def _group(card: Card, row: Row) -> tuple:
 
 
 def _can_be_a_peer(row: Row) -> bool:
-    disturbed = row.kind == NOT_COMPARABLE and row.percent == row.percent  # worse than the reference, for a reason
+    disturbed = row.kind == NOT_COMPARABLE and not math.isnan(row.percent)  # worse than the reference, for a reason
     return row.measured and bool(row.model) and not (disturbed or row.kind == IMPOSSIBLE or is_shared(row))
 
 
@@ -116,7 +118,7 @@ def _beside(row: Row, name: str, parts: Sequence[Part], measured_elsewhere: bool
         text = f"{percent_text(odd)} % worse than the other nodes"
         wrong = row.kind in WRONG
         return (
-            replace(row, verdict=f"{row.verdict}, {text}")
+            replace(row, verdict=f"{row.verdict}, and {text}")
             if wrong
             else replace(row, kind=ODD, verdict=text, percent=odd)
         )
@@ -133,7 +135,7 @@ def _missing_gpus(card: Card, cards: Iterable[Card]) -> list[Row]:
         return []
     about: dict[str, Any] = {"better": HIGHER, "by_host": False, "kind": ODD, "percent": 100 * (1 - here / most)}
     verdict = f"{here} visible, {most} on other nodes"
-    return [Row(lab="fleet", figure="GPUs", unit="GPUs", value=here, low=here, high=here, verdict=verdict, **about)]
+    return [Row(lab=FLEET, figure="GPUs", unit="GPUs", value=here, low=here, high=here, verdict=verdict, **about)]
 
 
 def fleet_headline(nodes: Sequence[FleetNode]) -> str:
@@ -151,7 +153,7 @@ def fleet_headline(nodes: Sequence[FleetNode]) -> str:
         lines = [f"No GPU on {without}: a card compares GPUs, and has nothing to say of CPUs"] if without else lines
         others = []
     named = [f"{node.name}: {_first_of(node.to_look_at)}" for node in wrong]
-    more = [f"and {len(named) - MOST_NODES_NAMED} more nodes"] if len(named) > MOST_NODES_NAMED else []
+    more = [f"and {len(named) - MOST_NODES_NAMED} more"] if len(named) > MOST_NODES_NAMED else []
     lines += [f"Look at: {'; '.join([*named[:MOST_NODES_NAMED], *more])}"] if named else []
     lines += [f"Measure again, disturbed: {', '.join(again)}"] if again else []
     lines += [f"Not judged, without a reference or another node with these GPUs: {', '.join(others)}"] if others else []
@@ -179,7 +181,7 @@ def fleet_junit(nodes: Iterable[FleetNode]) -> str:
             suite = junit_suite(node.card)
         else:
             suite = ElementTree.Element("testsuite", {"tests": "1", "failures": "0", "skipped": "0", "errors": "1"})
-            case = ElementTree.SubElement(suite, "testcase", {"classname": "fleet", "name": "card", "time": "0.000"})
+            case = ElementTree.SubElement(suite, "testcase", {"classname": FLEET, "name": "card", "time": "0.000"})
             ElementTree.SubElement(case, "error", {"message": node.why_not, "type": NOT_MEASURED})
         suite.attrib |= {"name": node.name, "hostname": node.name}
         root.append(suite)

@@ -8,23 +8,27 @@ from urllib.parse import quote
 
 from labkit.card.card_html import CLASSES, LOOKS
 from labkit.card.cards import Card, Row, disturbed_rows, wrong_rows
-from labkit.card.fleet import NODES, FleetNode, fleet_headline
-from labkit.card.verdicts import ODD_PERCENT, WRONG
+from labkit.card.fleet import FLEET, NODES, FleetNode, fleet_headline
+from labkit.card.verdicts import ALIKE, ODD_PERCENT, SOUND, WRONG
 from labkit.node.comparability import HOST_RATIO
 from labkit.report.page import TITLE
 from labkit.story.units import number
 
 STYLE = """
+body { max-width: 1400px; } p { max-width: 1000px; } .lead strong { color: var(--text); overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
-.fleet { width: auto; min-width: 100%; } .fleet th { vertical-align: bottom; min-width: 84px; }
-.fleet td, .fleet th { padding: 8px 14px; } .fleet th { color: var(--text); }
-.fleet th:first-child, .fleet td:first-child { position: sticky; left: 0; z-index: 1; padding-left: 0;
-  min-width: 150px; max-width: 260px; background: var(--back); }
-.fleet td { text-align: right; white-space: nowrap; } .fleet th { text-align: right; }
-.fleet td:first-child, .fleet th:first-child, .fleet td.whole { text-align: left; white-space: normal; }
+.fleet { width: auto; min-width: 100%; }
+.fleet td, .fleet th { padding: 8px 12px; min-width: 84px; text-align: right; white-space: nowrap; }
+.fleet th { vertical-align: bottom; color: var(--text); white-space: normal; }
+.fleet td:first-child, .fleet th:first-child { position: sticky; left: 0; z-index: 1; padding-left: 0;
+  width: 170px; min-width: 150px; text-align: left; white-space: normal; background: var(--back); }
+.fleet td.whole { text-align: left; }
+.whole span { position: sticky; left: 190px; display: inline-block; max-width: min(700px, 100vw - 260px);
+  white-space: normal; }
 .small { display: block; color: var(--soft); font-size: 12.5px; font-weight: 400; white-space: normal; }
-.failed .small, .small.failed { color: var(--bad); } .small.interrupted { color: var(--held); }
-.lead strong { color: var(--text); overflow-wrap: anywhere; }
+.fleet td.failed { min-width: 150px; }
+.small.failed, .failed .small { color: var(--bad); } .small.ok { color: var(--ok); }
+.small.interrupted { color: var(--held); }
 """
 _RULE = f"""A figure is marked where a node's own card marks it, and where it is worse than on the other nodes: its
 median by more than {ODD_PERCENT:g} % (by a factor of {HOST_RATIO:g} where the host's speed changes the figure) beside
@@ -38,21 +42,21 @@ def fleet_html(nodes: Sequence[FleetNode]) -> str:
         f'<h1>{TITLE}</h1>\n<p class="lead">{len(nodes)} nodes, measured by make card</p>\n<h2>The nodes\' cards</h2>'
     )
     line = f'{lead}\n<p class="lead"><strong>{escape(fleet_headline(nodes))}.</strong></p>'
-    columns = dict.fromkeys(
-        (row.key, row.unit)
-        for node in nodes
-        if node.card and node.has_gpus
-        for row in node.card.rows
-        if row.measured and row.lab != "fleet"
+    cards = [node.card for node in nodes if node.card and node.has_gpus]
+    rows = [row for card in cards for row in card.rows if row.lab != FLEET]
+    measured, marked_first = (
+        {row.key for row in rows if row.measured},
+        sorted(rows, key=lambda row: row.kind not in WRONG),
     )
+    columns = dict.fromkeys((row.key, row.unit) for row in marked_first if row.key in measured)
     if not columns:
         return f"{line}\n<ul>{''.join(f'<li>{_link(node)}</li>' for node in nodes)}</ul>"
     heads = "".join(f'<th>{escape(key[1])}<span class="small">{escape(unit)}</span></th>' for key, unit in columns)
-    rows = "".join(f"<tr>{_row(node, [key for key, _ in columns])}</tr>\n" for node in nodes)
+    lines = "".join(f"<tr>{_row(node, [key for key, _ in columns])}</tr>\n" for node in nodes)
     return f"""{line}
 <div class="wide" tabindex="0" role="region" aria-label="nodes and key figures"><table class="fleet">
 <thead><tr><th>Node</th>{heads}</tr></thead><tbody>
-{rows}</tbody></table></div>
+{lines}</tbody></table></div>
 <p class="small">{escape(_RULE)}</p>"""
 
 
@@ -64,7 +68,7 @@ def _link(node: FleetNode) -> str:
 
 def _row(node: FleetNode, keys: Sequence[tuple[str, str]]) -> str:
     if node.card is None:
-        text = f'<td class="whole failed" colspan="{len(keys)}">– {escape(node.to_look_at[0])}</td>'
+        text = f'<td class="whole failed" colspan="{len(keys)}"><span>– {escape(node.to_look_at[0])}</span></td>'
         return f"<td>{_link(node)}</td>{text}"
     shown = {row.key: row for row in node.card.rows}
     cells = "".join(_cell(shown.get(key)) for key in keys)
@@ -74,13 +78,16 @@ def _row(node: FleetNode, keys: Sequence[tuple[str, str]]) -> str:
 
 
 def _state(card: Card) -> str:
-    """Return what no column of the table shows: faults, a missing GPU, what was disturbed; a tick where all is well."""
-    found = [*map(str, card.faults), *(f"{row.figure}: {row.verdict}" for row in card.rows if row.lab == "fleet")]
+    """Return the faults, a missing GPU, how many figures are marked, what was disturbed; a tick where all is well."""
+    found = [*map(str, card.faults), *(f"{row.figure}: {row.verdict}" for row in card.rows if row.lab == FLEET)]
+    if marked := sum(row.lab != FLEET for row in wrong_rows(card)):
+        found.append("1 figure" if marked == 1 else f"{marked} figures")
     if found:
         return "".join(f'<span class="small failed">✗ {escape(text)}</span>' for text in found)
     if disturbed_rows(card):
         return '<span class="small interrupted">○ measure again: disturbed</span>'
-    return "" if wrong_rows(card) else '<span class="small ok">✓</span>'
+    judged = any(row.kind in (SOUND, ALIKE) for row in card.rows)
+    return f'<span class="small {"ok" if judged else ""}">{"✓" if judged else "– not judged"}</span>'
 
 
 def _cell(row: Row | None) -> str:

@@ -62,6 +62,15 @@ def test_the_line_counts_sound_nodes_and_names_the_others():
     assert "6.2 % worse than the other nodes; node4: GPU 3, Xid 79" in line
     assert "; node5: not measured: <i>no venv</i>. Not judged" in line and line.endswith(": node7")
     assert fleet_headline(WELL) == "Sound: 3 of 3 nodes"
+    lost = [FleetNode(f"node{number}", why_not="gone") for number in range(10)]
+    assert fleet_headline(lost).endswith("; node7: not measured: gone; and 2 more")
+
+
+def test_a_disturbed_node_is_measured_again_and_is_no_peer():
+    busy = FleetNode("node3", card(reading(value=300.0, shared=True), gpus=8))
+    made = beside_each_other([node(1, call=None), busy])
+    assert fleet_headline(made) == "Sound: 1 of 2 nodes. Measure again, disturbed: node3"
+    assert "measure again" in fleet_html(made) and fleet_status(made, "below") == 0
 
 
 @pytest.mark.parametrize(
@@ -136,6 +145,11 @@ def test_a_node_without_a_card_says_why(tmp_path):
     assert "another version of the workbook" in read_node("old", tmp_path).why_not
     assert read_node("gone", tmp_path, "it was killed").why_not == "it was killed"
     assert read_node("gone", tmp_path).why_not == "it left no card"
+    (tmp_path / NODES / "new" / "card.json").write_text("{")
+    assert "is no card" in read_node("new", tmp_path).why_not
+    empty = card(gpus=8, problems=["topology was not measured: NCCL hung"])
+    write_card(replace(empty, node=empty.node | {"code": source_digest()}), tmp_path / NODES / "new")
+    assert read_node("new", tmp_path).why_not == "topology was not measured: NCCL hung"
 
 
 def test_outside_an_allocation_the_line_to_type_is_said(monkeypatch):
