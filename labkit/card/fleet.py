@@ -82,11 +82,15 @@ def beside_each_other(nodes: Sequence[FleetNode]) -> list[FleetNode]:
     for name, card in cards.items():
         for row in filter(_can_be_a_peer, card.rows):
             parts[_group(card, row)].append(Part(name, row.value, row.low, row.high))
+    measured = {(row.key, *_gpus(card)) for card in cards.values() for row in card.rows if row.measured}
 
     def judged(name: str, card: Card) -> Card:
-        rows = [
-            _beside(row, name, parts.get(_group(card, row), []), _measured_by(card, row, cards)) for row in card.rows
-        ]
+        rows = [_beside(row, name, parts.get(_group(card, row), [])) for row in card.rows]
+        if card.node["gpus"]:
+            lacks = [not row.measured and (row.key, *_gpus(card)) in measured for row in rows]
+            rows = [
+                replace(row, kind=ODD, percent=100.0) if lack else row for row, lack in zip(rows, lacks, strict=True)
+            ]
         return replace(card, rows=(*rows, *_missing_gpus(card, cards.values())))
 
     return [replace(node, card=judged(node.name, node.card)) if node.card else node for node in nodes]
@@ -96,35 +100,27 @@ def _group(card: Card, row: Row) -> tuple:
     return row.key, row.setting, row.unit, row.small, row.model, card.node["gpus"]
 
 
+def _gpus(card: Card) -> tuple[str, int]:
+    return card.node["model"], card.node["gpus"]
+
+
 def _can_be_a_peer(row: Row) -> bool:
     disturbed = row.kind == NOT_COMPARABLE and not math.isnan(row.percent)  # worse than the reference, for a reason
     return row.measured and bool(row.model) and not (disturbed or row.kind == IMPOSSIBLE or is_shared(row))
 
 
-def _measured_by(card: Card, row: Row, cards: dict[str, Card]) -> bool:
-    """Return whether another node with the same GPUs measured this figure."""
-    alike = (each for each in cards.values() if all(each.node[key] == card.node[key] for key in ("model", "gpus")))
-    return any(other.key == row.key and other.measured for each in alike for other in each.rows)
-
-
-def _beside(row: Row, name: str, parts: Sequence[Part], measured_elsewhere: bool) -> Row:
-    if not row.measured:
-        return replace(row, kind=ODD, percent=100.0) if measured_elsewhere else row
+def _beside(row: Row, name: str, parts: Sequence[Part]) -> Row:
     if len(parts) < 2 or not _can_be_a_peer(row):
         return row
     by_host = 100 * (HOST_RATIO - 1 if row.better == LOWER else 1 - 1 / HOST_RATIO)  # hosts of one fleet differ, too
     odd = odd_ones(parts, row.better, by_host if row.by_host else ODD_PERCENT).get(name)
-    if odd is not None:
-        text = f"{percent_text(odd)} % worse than the other nodes"
-        wrong = row.kind in WRONG
-        return (
-            replace(row, verdict=f"{row.verdict}, and {text}")
-            if wrong
-            else replace(row, kind=ODD, verdict=text, percent=odd)
-        )
-    if row.kind == NOT_COMPARABLE:
-        return replace(row, kind=ALIKE, verdict=f"{ALIKE}: {len(parts)} nodes")
-    return row
+    if odd is None:
+        alike = f"{ALIKE}: {len(parts)} nodes"
+        return replace(row, kind=ALIKE, verdict=alike) if row.kind == NOT_COMPARABLE else row
+    text = f"{percent_text(odd)} % worse than the other nodes"
+    if row.kind in WRONG:
+        return replace(row, verdict=f"{row.verdict}, and {text}")
+    return replace(row, kind=ODD, verdict=text, percent=odd)
 
 
 def _missing_gpus(card: Card, cards: Iterable[Card]) -> list[Row]:

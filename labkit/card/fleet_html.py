@@ -9,7 +9,7 @@ from urllib.parse import quote
 from labkit.card.card_html import CLASSES, LOOKS
 from labkit.card.cards import Card, Row, disturbed_rows, wrong_rows
 from labkit.card.fleet import FLEET, NODES, FleetNode, fleet_headline
-from labkit.card.verdicts import ALIKE, ODD_PERCENT, SOUND, WRONG
+from labkit.card.verdicts import ALIKE, NOT_MEASURED, ODD_PERCENT, SOUND, WRONG
 from labkit.node.comparability import HOST_RATIO
 from labkit.report.page import TITLE
 from labkit.story.units import number
@@ -96,5 +96,5 @@ def _cell(row: Row | None) -> str:
     value = number(row.value) if row.measured else ""
     if row.kind not in WRONG:
         return f'<td title="{escape(row.verdict)}">{value or "–"}</td>'
-    sign = LOOKS[row.kind][0]
+    sign = LOOKS[row.kind if row.measured else NOT_MEASURED][0]
     return f'<td class="{CLASSES[row.kind]}">{sign} {value}<span class="small">{escape(row.verdict)}</span></td>'

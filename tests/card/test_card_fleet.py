@@ -67,8 +67,8 @@ def test_the_line_counts_sound_nodes_and_names_the_others():
 
 
 def test_a_disturbed_node_is_measured_again_and_is_no_peer():
-    busy = FleetNode("node3", card(reading(value=300.0, shared=True), gpus=8))
-    made = beside_each_other([node(1, call=None), busy])
+    hot = reading(value=300.0, conditions={"throttled_percent": 50.0, "throttle_reasons": "temperature"})
+    made = beside_each_other([node(1), FleetNode("node3", card(hot, reading(CALL, 50.0, limit=None), gpus=8))])
     assert fleet_headline(made) == "Sound: 1 of 2 nodes. Measure again, disturbed: node3"
     assert "measure again" in fleet_html(made) and fleet_status(made, "below") == 0
 
@@ -107,6 +107,8 @@ def test_a_figure_or_a_gpu_that_one_node_alone_lacks_is_looked_at():
 def test_nodes_without_gpus_have_one_sentence_and_no_table():
     made = beside_each_other([FleetNode("n1", card(gpus=0)), FleetNode("n2", card(gpus=0))])
     assert fleet_headline(made) == "No GPU on n1, n2: a card compares GPUs, and has nothing to say of CPUs"
+    lacks = [FleetNode("n1", card(reading(CALL, limit=None, model=""), gpus=0)), FleetNode("n2", card(gpus=0))]
+    assert "Look at" not in fleet_headline(beside_each_other(lacks))
     assert "<table" not in fleet_html(made) and 'href="nodes/n2/index.html"' in fleet_html(made)
 
 
