@@ -72,7 +72,7 @@ data: $(READY)  ## fetch CIFAR-10 into data/cifar-10 and check its digest (lab 1
 	@$(PY) -m labkit.tools.images $(ARGS)
 
 scorecard: $(READY)  ## what the recorded runs reach of each goal, as CSV
-	@$(PY) -m labkit.tools.scorecard
+	@$(PY) tests/scorecard.py
 
 bench: $(READY)  ## measure what a launch costs on this machine
 	@$(PY) -m labkit.tools.bench $(ARGS)

@@ -252,14 +252,13 @@ def headline(card: Card) -> str:
     reached = f"{counts[SOUND]} of {judged} figures reach the reference" if counts[SOUND] or wrong else ""
     alike = f"{counts[ALIKE]} figures agree among the {card.node['gpus']} GPUs" if counts[ALIKE] else ""
     found = "; ".join(filter(None, (reached, alike)))
+    again = _measure_again(disturbed_rows(card))
     if wrong or card.faults:
         named = to_look_at(card)
         more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        return f"Look at: {'; '.join(named[:MOST_NAMED])}{more}. {found}".removesuffix(". ")
-    if disturbed := disturbed_rows(card):
-        why = ", ".join(dict.fromkeys(row.verdict.removeprefix(f"{NOT_COMPARABLE}: ") for row in disturbed))
-        what = "1 figure is" if len(disturbed) == 1 else f"{len(disturbed)} figures are"
-        return f"Measure again: {what} worse than the reference and disturbed ({why}). {found}".removesuffix(". ")
+        return ". ".join(filter(None, (f"Look at: {'; '.join(named[:MOST_NAMED])}{more}", again, found)))
+    if again:
+        return f"{again}. {found}".removesuffix(". ")
     if counts[SOUND]:
         return f"Sound: {found}"
     if alike:
@@ -270,6 +269,13 @@ def headline(card: Card) -> str:
 def to_look_at(card: Card) -> list[str]:
     """Return the faults, then the figures to look at, the worst first, in words."""
     return [*map(str, card.faults), *(f"{_named(row)}, {row.verdict}" for row in wrong_rows(card))]
+
+
+def _measure_again(disturbed: list[Row]) -> str:
+    """Return that the disturbed figures are to be measured again, and what disturbed them; "" without any."""
+    why = ", ".join(dict.fromkeys(row.verdict.removeprefix(f"{NOT_COMPARABLE}: ") for row in disturbed))
+    what = "1 figure is" if len(disturbed) == 1 else f"{len(disturbed)} figures are"
+    return f"Measure again: {what} worse than the reference and disturbed ({why})" if disturbed else ""
 
 
 def _named(row: Row) -> str:

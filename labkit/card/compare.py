@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labkit.card.cards import FILE, Card, CardError, Row, conditions_of_all
 from labkit.card.history import find_card, history
-from labkit.card.verdicts import fences, percent_text
+from labkit.card.verdicts import fences, least_reach, percent_text
 from labkit.engine.run_folder import runs_folder
 from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
 from labkit.node.limits import RESOLUTION
@@ -61,7 +61,7 @@ def _pairs(first: Card, second: Card) -> list[tuple[Row, Row]]:
 
 def _change(a: Row, b: Row) -> Change:
     (low, middle, high), (low_now, now, high_now) = ((row.low, row.value, row.high) for row in (a, b))
-    lowest, highest = fences(low, middle, high)
+    lowest, highest = fences(low, middle, high, least_reach(a.by_host, a.better))
     edge = highest - middle if now >= middle else middle - lowest
     percent = 100 * (now / middle - 1) * (-1 if a.better == LOWER else 1)
     return Change(a, b, percent, 100 * (edge + (high_now - low_now) / 2) / middle)

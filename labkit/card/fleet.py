@@ -25,12 +25,12 @@ from labkit.card.verdicts import (
     SOUND,
     WRONG,
     is_shared,
+    least_reach,
     odd_ones,
     percent_text,
 )
-from labkit.node.comparability import HOST_RATIO
 from labkit.repository import source_digest
-from labkit.tables.measures import HIGHER, LOWER, Part
+from labkit.tables.measures import HIGHER, Part
 
 NODES = "nodes"  # the folder of the report that holds a folder per node
 FLEET = "fleet"  # stands for a lab where a row is about the nodes
@@ -112,8 +112,8 @@ def _can_be_a_peer(row: Row) -> bool:
 def _beside(row: Row, name: str, parts: Sequence[Part]) -> Row:
     if len(parts) < 2 or not _can_be_a_peer(row):
         return row
-    by_host = 100 * (HOST_RATIO - 1 if row.better == LOWER else 1 - 1 / HOST_RATIO)  # hosts of one fleet differ, too
-    odd = odd_ones(parts, row.better, by_host if row.by_host else ODD_PERCENT).get(name)
+    least = max(ODD_PERCENT, 100 * least_reach(row.by_host, row.better))
+    odd = odd_ones(parts, row.better, least).get(name)
     if odd is None:
         alike = f"{ALIKE}: {len(parts)} nodes"
         return replace(row, kind=ALIKE, verdict=alike) if row.kind == NOT_COMPARABLE else row

@@ -9,8 +9,7 @@ from urllib.parse import quote
 from labkit.card.card_html import CLASSES, LOOKS
 from labkit.card.cards import Card, Row, disturbed_rows, wrong_rows
 from labkit.card.fleet import FLEET, NODES, FleetNode, fleet_headline
-from labkit.card.verdicts import ALIKE, NOT_MEASURED, ODD_PERCENT, SOUND, WRONG
-from labkit.node.comparability import HOST_RATIO
+from labkit.card.verdicts import ALIKE, HOST_RATE, HOST_TIME, NOT_MEASURED, ODD_PERCENT, SOUND, WRONG
 from labkit.report.page import TITLE
 from labkit.story.units import number
 
@@ -31,9 +30,9 @@ body { max-width: 1400px; } p { max-width: 1000px; } .lead strong { color: var(-
 .small.interrupted { color: var(--held); }
 """
 _RULE = f"""A figure is marked where a node's own card marks it, and where it is worse than on the other nodes: its
-median by more than {ODD_PERCENT:g} % (by a factor of {HOST_RATIO:g} where the host's speed changes the figure) beside
-the median of the others, and its better quartile than their worse one. Nodes are compared where they have equally many
-GPUs of the same model, and measured with the same setting."""
+median by more than {ODD_PERCENT:g} % beside the median of the others (copies with the host: {100 * HOST_RATE:g} %;
+times that the host decides: a factor of {1 + HOST_TIME:g}), and its better quartile than their worse one. Nodes are
+compared where they have equally many GPUs of the same model, and measured with the same setting."""
 
 
 def fleet_html(nodes: Sequence[FleetNode]) -> str:

@@ -1,6 +1,5 @@
 """Commands behind make targets.
 
-scorecard.py  what the recorded runs reach of each goal
 bench.py      what launch() costs beside torchrun
 images.py     fetches CIFAR-10 (make data)
 work.py       the student's copies (make lab, make reset)

@@ -49,6 +49,7 @@ def measure(plan: Any) -> Run:
     """
     run, begun = Run.create(plan, node.here()), time.time()
     single, many = plan.one_point(), plan.sweep()
+    shared: set[int] = set()  # GPUs that other programs held
     ways = {
         "first": lambda: launch(single, progress=False),
         "torchrun": lambda: torchrun(single),
@@ -61,12 +62,14 @@ def measure(plan: Any) -> Run:
             time.sleep(plan.reading_s)
         called = time.time()
         done = ways[point.way]()
+        shared.update(done.status.get("contaminated") or ())
         events = [event for rank in range(plan.gpus) for event in read_lines(done.events_file(rank))]
         ready, measured = ([e["time"] - called for e in events if e["event"] == name] for name in ("ready", "done"))
         row = {"seconds": time.time() - called, "startup_seconds": max(ready), "first_row_seconds": min(measured)}
         run.append(0, {**vars(point), "iteration": point.pair, "warm_up": point.pair == 0, **row})
     seconds = time.time() - begun
-    run.close("finished", launches=len(plan.points()), seconds=seconds, startup_seconds=0.0, measuring_seconds=seconds)
+    times = {"seconds": seconds, "startup_seconds": 0.0, "measuring_seconds": seconds}
+    run.close("finished", launches=len(plan.points()), contaminated=sorted(shared), **times)
     return run
 
 

@@ -85,7 +85,7 @@ def test_a_node_that_is_5_percent_worse_than_the_others_is_odd_without_any_refer
 
 
 def test_hosts_differ_more_than_gpus():
-    for slower, kind in ((70.0, "alike"), (80.0, "odd one out")):
+    for slower, kind in ((95.0, "alike"), (105.0, "odd one out")):
         assert row_of(beside_each_other([node(1), node(2), node(3, call=slower)]), "node3", CALL).kind == kind
 
 

@@ -2,12 +2,12 @@
 
 import pandas as pd
 import pytest
+from scorecard import scorecard
 
 from labkit.engine.recordings import Recordings, replay
 from labkit.repository import RECORDED
 from labkit.tables.goals import OPEN, scorecard_of
 from labkit.tables.measures import measures_of
-from labkit.tools.scorecard import scorecard
 from lessons import collectives, ddp_from_scratch, ddp_fsdp, optimizer_sharding, sharding
 
 LABS = (collectives, ddp_fsdp, ddp_from_scratch, optimizer_sharding, sharding)
