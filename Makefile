@@ -36,7 +36,7 @@ report: $(READY)  ## rebuild the report's pages from what ran
 book: $(READY)  ## write the pages as recorded, to be read without a node: book/index.html (PDF=1: book/book.pdf, by Chromium)
 	@$(PY) -m labkit.batch.book $(if $(PDF),--pdf) $(ARGS)
 
-card: $(READY)  ## measure this node's key figures alone: verdicts in runs/report/index.html (ARGS="--fail-on below")
+card: $(READY)  ## measure this node's key figures alone: verdicts in runs/report/index.html (ARGS="--fail-on below", ARGS="--nodes 8")
 	@$(PY) -m labkit.card $(ARGS)
 
 compare: $(READY)  ## what changed between two runs or reports, the last two cards by default (A=… B=…)

@@ -9,6 +9,9 @@ formats.py     the card as card.csv and as JUnit XML, and as lines of a terminal
 card_html.py   the card as the first part of the report's first page
 measure.py     what `make card` launches
 options.py     options that `make card` and `make run` share, and the status of --fail-on
+fleet.py       the cards of several nodes, each beside those of its kind
+fleet_html.py  the fleet's page: nodes × key figures
+on_nodes.py    what `make card ARGS="--nodes 8"` starts on the nodes of a Slurm allocation
 publish.py     writes the card in all its forms, and the report's first page
 soak.py        all GPUs at full load for minutes (`--soak`): rate, clock, temperature, memory read back
 history.py     the reports of a runs folder, by date: which are kept, what each says of its node

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from labkit.card.cards import headline
 from labkit.card.measure import measure_card
+from labkit.card.on_nodes import NoFleet, make_fleet, place_of_node
 from labkit.card.options import add_arguments, check_criteria, status_of
 from labkit.card.publish import announce, facts_here, machine, print_result, publish_card, write_card_pages
 from labkit.card.readings import key_figures
@@ -36,22 +38,35 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("labs", nargs="*", help=f"only these labs' figures: {', '.join(key_figures())}")
     add_arguments(parser)
     parser.add_argument(
-        "--soak", type=minutes, default=0, metavar="MINUTES", help="also load all GPUs for so long (15, say)"
+        "--soak", type=whole_number, default=0, metavar="MINUTES", help="also load all GPUs for so long (15, say)"
     )
+    parser.add_argument(
+        "--nodes",
+        type=whole_number,
+        default=0,
+        help="the cards of so many nodes of this Slurm allocation, side by side",
+    )
+    parser.add_argument("--of-fleet", type=Path, help=argparse.SUPPRESS)  # this process is one of them
     chosen = parser.parse_args(arguments)
     unknown = [lab for lab in chosen.labs if lab not in key_figures()]
     if unknown:
         parser.error(f"no lab {unknown[0]!r} with key figures; there are: {', '.join(key_figures())}")
     check_criteria(parser)
-    if chosen.soak and not here().has_gpus:
+    if chosen.soak and not chosen.nodes and not here().has_gpus:
         parser.error(f"--soak loads GPUs, and there is none: {why_no_gpu_is_visible()}")
     report = chosen.report.resolve()
     heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if chosen.of_fleet:
+        report = place_of_node(chosen.of_fleet)
     try:
+        if chosen.nodes:
+            options = [*chosen.labs, *(["--wait"] if chosen.wait else [])]
+            options += ["--soak", str(chosen.soak)] if chosen.soak else []
+            return make_fleet(chosen.nodes, report, options, chosen.fail_on)
         with hold_node(chosen.wait, tqdm.write):
             return _make(report, chosen)
-    except (NodeHeld, NoLocksFolder) as error:
+    except (NodeHeld, NoLocksFolder, NoFleet) as error:
         parser.exit(2, f"{error}\n")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -72,16 +87,16 @@ def _make(report: Path, chosen: argparse.Namespace) -> int:
     record.save(report / RECORD)
     card = publish_card(record, report)
     write_card_pages(card, record, report)
-    print_result([], card, report)
+    print(headline(card)) if chosen.of_fleet else print_result([], card, report)
     if "interrupted" in record.card_runs.why_not.values():
         return INTERRUPTED
     return status_of(card, chosen.fail_on)
 
 
-def minutes(text: str) -> int:
-    """Return a whole number of minutes, one at least; argparse shows the sentence for any other text."""
+def whole_number(text: str) -> int:
+    """Return a whole number, one at least; argparse shows the sentence for any other text."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of minutes")
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)
 
 

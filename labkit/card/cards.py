@@ -254,7 +254,7 @@ def headline(card: Card) -> str:
     found = "; ".join(filter(None, (reached, alike)))
     again = _measure_again(disturbed_rows(card))
     if wrong or card.faults:
-        named = [*map(str, card.faults), *(f"{_named(row)}, {row.verdict}" for row in wrong)]
+        named = to_look_at(card)
         more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         return ". ".join(filter(None, (f"Look at: {'; '.join(named[:MOST_NAMED])}{more}", again, found)))
     if again:
@@ -264,6 +264,11 @@ def headline(card: Card) -> str:
     if alike:
         return f"Alike: {alike}, and none is impossible; nothing is recorded on {model}"
     return f"Not judged: {counts[NOT_COMPARABLE]} figures measured on {model}, and none has a comparable reference"
+
+
+def to_look_at(card: Card) -> list[str]:
+    """Return the faults, then the figures to look at, the worst first, in words."""
+    return [*map(str, card.faults), *(f"{_named(row)}, {row.verdict}" for row in wrong_rows(card))]
 
 
 def _measure_again(disturbed: list[Row]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from labkit.card.cards import FILE, Card, Row, headline, reference_value
@@ -20,19 +22,39 @@ COLUMNS = (
 
 def to_csv(card: Card) -> str:
     """Return one line per key figure; `reference` is the median of the recorded run that the verdict is based on."""
+    return csv_text(csv_rows(card), COLUMNS)
+
+
+def csv_text(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV; what a row lacks stays empty."""
     import pandas as pd  # takes half a second, which the lines of a terminal do not need
 
-    rows = (
+    return pd.DataFrame(rows, columns=columns, dtype=object).to_csv(index=False)
+
+
+def csv_rows(card: Card) -> Iterator[dict[str, Any]]:
+    """Return what each line of the CSV holds, by column."""
+    return (
         vars(row)
         | {"reference": reference_value(row), "worse_by_percent": row.percent}
         | ({"which": row.which.name, "uuids": " ".join(row.which.uuids)} if row.which else {})
         for row in card.rows
     )
-    return pd.DataFrame(rows, columns=COLUMNS, dtype=object).to_csv(index=False)
 
 
 def to_junit(card: Card) -> str:
     """Return the card as JUnit XML: faults and figures to look at are failures; those not judged are skipped."""
+    return xml_text(junit_suite(card))
+
+
+def xml_text(root: ElementTree.Element) -> str:
+    """Return a whole XML file."""
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def junit_suite(card: Card) -> ElementTree.Element:
+    """Return the card as one suite of JUnit's tests."""
     counts = card.counts()
     failures, skipped = (sum(counts[kind] for kind in kinds) for kinds in (WRONG, (NOT_COMPARABLE, NOT_MEASURED)))
     counted = {"tests": len(card.rows) + len(card.faults), "failures": failures + len(card.faults)}
@@ -52,8 +74,7 @@ def to_junit(card: Card) -> str:
         about = {"classname": "driver", "name": f"{fault.where}: {fault.what}", "time": "0.000"}
         case = ElementTree.SubElement(suite, "testcase", about)
         ElementTree.SubElement(case, "failure", {"message": fault.detail, "type": fault.kind})
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return suite
 
 
 def measured_text(row: Row) -> str:

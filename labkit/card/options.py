@@ -46,12 +46,16 @@ def level(text: str) -> str:
     return text
 
 
-def status_of(card: Card, wanted: str | None) -> int:
-    """Return 3 where the card has a figure or, from "below" on, a fault that fails, and print them; else 0."""
+def status_of(card: Card, wanted: str | None, node: str = "") -> int:
+    """Return 3 where the card has a figure or, from "below" on, a fault that fails, and print them; else 0.
+
+    node: its name, where the cards of several are judged.
+    """
+    fails = f"{node}: fails on {wanted}" if node else f"fails on {wanted}"
     rows = failing_rows(card, wanted) if wanted else []
     for row in rows:
-        print(f"fails on {wanted}: {row.lab}, {row.figure}: {row.verdict}, {measured_text(row)}", file=sys.stderr)
+        print(f"{fails}: {row.lab}, {row.figure}: {row.verdict}, {measured_text(row)}", file=sys.stderr)
     faults = card.faults if wanted and wanted.startswith(BELOW) else []
     for fault in faults:
-        print(f"fails on {wanted}: {fault}", file=sys.stderr)
+        print(f"{fails}: {fault}", file=sys.stderr)
     return 3 if rows or faults else 0

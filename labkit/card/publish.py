@@ -22,6 +22,7 @@ from labkit.node import here, why_no_gpu_is_visible
 from labkit.node.faults import Finding, findings
 from labkit.report.page import TITLE, facts, write_page
 from labkit.report.record import Machine, Outcome, Record, node_name, summary
+from labkit.repository import source_digest
 from labkit.stored import restored
 
 
@@ -52,8 +53,9 @@ def write_card_pages(card: Card, record: Record, report: Path) -> None:
 
 
 def facts_here() -> dict[str, Any]:
-    """Return what a record keeps of this node: its facts, and what driver and kernel know of it now."""
-    return node_facts(here()) | {"findings": [asdict(each) for each in findings(here())]}
+    """Return what a record keeps of this node: its facts, its code, and what driver and kernel know of it now."""
+    found = [asdict(each) for each in findings(here())]
+    return node_facts(here()) | {"code": source_digest(), "findings": found}
 
 
 def card_of(record: Record) -> Card:

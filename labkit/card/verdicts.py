@@ -99,7 +99,7 @@ def judge(
     side = 1 if figure.better == LOWER else -1
     at_best = here.value - side * (here.high - here.low) / 2  # as good as the node's own spread allows
     if not all(side * at_best > side * _fence(reading, figure) for reading in same):
-        if odd is not None and not _is_shared(here):
+        if odd is not None and not is_shared(here):
             return FigureVerdict(ODD, odd.text, nearest, odd.percent)
         usual = "as hosts differ" if figure.by_host else "within the repeats' spread"
         worse = f": {percent_text(percent)} % worse, {usual}" if percent > 100 * RESOLUTION else ""
@@ -123,9 +123,9 @@ class Odd:
     percent: float
 
 
-def odd_one_out(parts: Sequence[Part], better: str) -> Odd | None:
-    """Return the GPU, or pair, that is worse than its peers by more than its spread and ODD_PERCENT; None without."""
-    side, found = 1 if better == LOWER else -1, []
+def odd_ones(parts: Sequence[Part], better: str, least_percent: float = ODD_PERCENT) -> dict[str, float]:
+    """Return by how many percent each part is worse than its peers: more than its spread and `least_percent`."""
+    side, found = 1 if better == LOWER else -1, {}
     for part in parts:
         peers = [peer for peer in parts if peer is not part and peer.path == part.path]
         if not peers:
@@ -134,18 +134,24 @@ def odd_one_out(parts: Sequence[Part], better: str) -> Odd | None:
         edge = median((peer.high if better == LOWER else peer.low) for peer in peers)
         percent = 100 * side * (part.value / usual - 1)
         best = part.low if better == LOWER else part.high
-        if percent > ODD_PERCENT and side * best > side * edge:
-            found.append((percent, part.name))
+        if percent > least_percent and side * best > side * edge:
+            found[part.name] = percent
+    return found
+
+
+def odd_one_out(parts: Sequence[Part], better: str) -> Odd | None:
+    """Return the GPU, or pair, that is worst beside its peers, as `odd_ones` tells; None without."""
+    found = odd_ones(parts, better)
     if not found:
         return None
-    percent, name = max(found)
+    percent, name = max((percent, name) for name, percent in found.items())
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return Odd(f"{name} is {percent_text(percent)} % worse than its peers{more}", percent)
 
 
 def _among_peers(here: Reading, odd: Odd | None) -> FigureVerdict | None:
     """Return what a figure without a reference says of the GPUs among each other; None where they have no peers."""
-    if len(here.parts) < 2 or not here.model or _is_shared(here):
+    if len(here.parts) < 2 or not here.model or is_shared(here):
         return None
     if odd is not None:
         return FigureVerdict(ODD, odd.text, percent=odd.percent)
@@ -154,7 +160,8 @@ def _among_peers(here: Reading, odd: Odd | None) -> FigureVerdict | None:
     return FigureVerdict(ALIKE, f"{ALIKE}: {len(here.parts)} {'pairs' if here.parts[0].path else 'GPUs'} {apart}")
 
 
-def _is_shared(here: Reading) -> bool:
+def is_shared(here: Reading) -> bool:
+    """Return whether another program used the run's GPUs, too."""
     return here.shared or bool(here.conditions.get("other_processes"))
 
 
@@ -175,7 +182,7 @@ def disturbance(here: Reading, reference: Reading) -> str:
     reference's. Where the reference's is not known, only heat disturbs.
     """
     throttled, usual = here.conditions.get("throttled_percent", 0), reference.conditions.get("throttled_percent")
-    if _is_shared(here):
+    if is_shared(here):
         return "another process used the GPUs"
     reasons = str(here.conditions.get("throttle_reasons") or "")
     if throttled > THROTTLED_PERCENT + (usual or 0) and (usual is not None or HEAT in reasons):
