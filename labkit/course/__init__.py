@@ -11,7 +11,7 @@ answer_launch.py  launches an answer
 syntax.py         what its text tells before it runs
 judging.py        compares what it returns, and names the mistake behind it
 verdict.py        what a check found, in words
-record.py         versions, verdicts and hints of a student
+record.py         the store: versions, verdicts, hints and predictions of a student
 lineup.py         questions with choices: find the bug
 source.py         shows the code that workers run
 grading/          answers of a class, each tried in a confined process

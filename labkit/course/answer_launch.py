@@ -43,21 +43,21 @@ def unanswered_verdict(name: str) -> Verdict | None:
 
     None where it can. An answer that was saved before that cell is kept, and named, but it is not judged.
     """
-    function, newest, saved = name.partition(".")[2], answers.newest_version(name), answers.file_of(name)
+    function, newest, file = name.partition(".")[2], answers.newest_version(name), answers.file_of(name)
     if newest is None:
         return Verdict(function, UNANSWERED, {}, (LATER,))
-    what = f"`{saved.name}`, saved {answers.saved_at(newest)},"
-    kept = ""
-    if newest != saved:
-        what = f"the newest `%%answer {name}` cell, run {answers.saved_at(newest)},"
-        if saved.exists():
-            kept = f"; your answer of {answers.saved_at(saved)} is kept in `{saved.name}`, and not judged in its place"
-    if error := syntax.syntax_error(newest.read_bytes()):
-        sentence = f"{what} is not valid Python ({error}, {BELOW}): correct it and run the cell again{kept}"
-        return Verdict(function, NOT_JUDGED, {"syntax": sentence})
-    if lines := syntax.open_steps(newest.read_bytes(), *answers.functions_of(name)):
+    version, code = newest
+    what, kept = f"`{file.name}`, saved {version['saved']},", ""
+    if file.read_bytes() != code:
+        what = f"the newest `%%answer {name}` cell, run {version['saved']},"
+        kept = f"; your earlier answer is kept in `{file.name}`, and not judged in its place"
+    if version["state"] == syntax.INVALID:
+        why = f"is not valid Python ({syntax.syntax_error(code)}, {BELOW}): correct it and run the cell again"
+        return Verdict(function, NOT_JUDGED, {"syntax": f"{what} {why}{kept}"})
+    if version["state"] == syntax.OPEN:
+        lines = syntax.open_steps(code, *answers.functions_of(name))
         numbers = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}, {BELOW}"
-        what = what if newest != saved else f"`{saved.name}`"  # a page on which nothing was answered tells no time
+        what = what if kept else f"`{file.name}`"  # a page on which nothing was answered tells no time
         sentence = f"{what} still holds a bare `...` in {numbers}: replace it by your own steps{kept}"
         return Verdict(function, UNANSWERED, {}, (sentence, LATER))
     return None

@@ -1,7 +1,7 @@
 """The student's own code: `%%answer lab.function` saves a cell as a file, which workers import, and runs it.
 
-A cell that cannot be judged (no valid Python, a bare `...` left) never replaces an answer. It is kept beside it as a
-draft, so that a check can tell that the answer is not the newest cell.
+Each cell is a version in the record. The answer's own file, which workers import and students hand in, holds the last
+version that can be judged; until there is one, the newest. Another text in that file becomes a version, too.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import difflib
 import importlib
 import linecache
 import re
-import time
 import warnings
 from pathlib import Path
 from traceback import format_exception_only
 from typing import TYPE_CHECKING
 
 from labkit.course import record
+from labkit.course.record import Attempt
 from labkit.course.record import answers_folder as folder
-from labkit.course.syntax import MAGIC, answer_cell, is_answered
+from labkit.course.syntax import ANSWER, MAGIC, OPEN, answer_cell, state_of
 from labkit.engine.errors import NowhereToWrite, ShownAsSentence
+from labkit.engine.files import replace_file
 from labkit.repository import lesson_names
 
 if TYPE_CHECKING:
@@ -50,20 +51,39 @@ def file_of(name: str) -> Path:
     return folder() / f"{name.replace('.', '_')}.py"
 
 
-def draft_of(name: str) -> Path:
-    """Return the file of the newest cell of `name` that could not be saved as an answer."""
-    return file_of(name).with_suffix(".draft.py")
+def newest_version(name: str) -> tuple[Attempt, bytes] | None:
+    """Return the entry and the text of what the student wrote last for `name`; None where the answer has no file."""
+    unkept, attempts = _unkept(name), record.exercise_record(name)["attempts"]
+    if unkept:
+        try:
+            attempts = _keep(name)
+        except OSError:  # the folder cannot be written
+            state = state_of(unkept[-1], *functions_of(name))
+            return Attempt(number=0, saved=record.timestamp(), state=state, outcome=""), unkept[-1]
+    return (attempts[-1], record.code_of(name, attempts[-1])) if file_of(name).exists() else None
 
 
-def newest_version(name: str) -> Path | None:
-    """Return the file that holds what the student wrote last for `name`, answer or draft; None where nothing is."""
-    versions = [file for file in (file_of(name), draft_of(name)) if file.exists()]
-    return max(versions, key=lambda file: file.stat().st_mtime_ns, default=None)
+def _unkept(name: str) -> list[bytes]:
+    """Return what was written into an answer's file and is no version yet, then the draft of an earlier workbook."""
+    held = *record.answered(name)[-1:], *record.exercise_record(name)["attempts"][-1:]  # the file holds one of them
+    kept = [record.code_of(name, version) for version in held]
+    files = file_of(name), file_of(name).with_suffix(".draft.py")
+    return [code for file in files if file.exists() and (code := file.read_bytes()) not in kept]
 
 
-def saved_at(file: Path) -> str:
-    """Return the local time at which a file was written, such as "2026-11-21 14:03:22"."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.stat().st_mtime))
+def _keep(name: str, *cells: bytes) -> list[Attempt]:
+    """Make versions of what is none yet, then of cells, and return all, oldest first. Raises OSError."""
+    file, functions = file_of(name), functions_of(name)
+    with record.changing() as entries:
+        attempts = record.entry_in(entries, name)["attempts"]
+        for code in (*_unkept(name), *cells):
+            state = state_of(code, *functions)
+            if not attempts or record.code_of(name, attempts[-1]) != code:
+                attempts.append(record.new_version(name, code, state))
+            if not file.exists() or state == ANSWER or state_of(file.read_bytes(), *functions) != ANSWER:
+                replace_file(file, code.decode("utf-8", "surrogateescape"), errors="surrogateescape")
+    file.with_suffix(".draft.py").unlink(missing_ok=True)
+    return attempts
 
 
 def save(name: str, text: str) -> str:
@@ -72,32 +92,19 @@ def save(name: str, text: str) -> str:
     Raises SyntaxError, naming the cell's line, where the text is no Python, and NowhereToWrite where an answer cannot
     be saved. A skeleton that cannot be saved loses nothing: a notebook in a read-only checkout goes on.
     """
+    file, code = file_of(name), text.encode("utf-8", "surrogatepass")
+    is_open = state_of(code, *functions_of(name)) == OPEN
     try:
-        return _save(name, text)
+        _keep(name, code)
     except OSError as error:
         reason = f"{folder()} cannot be written ({error.strerror}): set LABKIT_ANSWERS to a folder of your own"
-        if is_answered(text, *functions_of(name)):
-            raise NowhereToWrite(f"`{name}` is not saved; {reason}") from None
-        return f"`{name}`: not answered yet, and {reason} before you answer."
-
-
-def _save(name: str, text: str) -> str:
-    file, draft, functions = file_of(name), draft_of(name), functions_of(name)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        compile(text, f"below %%answer {name}", "exec")  # by the name of a file, an error would show a line of that
-    except (SyntaxError, ValueError):
-        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-        raise
-    answered = is_answered(text, *functions)
-    state = "saved" if answered else "not answered yet: replace each `...` by your own steps"
-    if not answered and file.exists() and is_answered(file.read_bytes(), *functions):
-        draft.write_text(text, encoding="utf-8")
+        if is_open:
+            return f"`{name}`: not answered yet, and {reason} before you answer."
+        raise NowhereToWrite(f"`{name}` is not saved; {reason}") from None
+    compile(text, f"below %%answer {name}", "exec")  # by the name of a file, an error would show a line of that
+    state = "not answered yet: replace each `...` by your own steps" if is_open else "saved"
+    if file.read_bytes() != code:
         return f"`{name}`: {state}; your answer saved earlier in `{file.name}` is kept, but not judged in its place."
-    file.write_text(text, encoding="utf-8")
-    draft.unlink(missing_ok=True)
-    if answered:
-        record.keep_version(name, text)
     return f"`{name}`: {state} (`{file.name}`)."
 
 
@@ -145,7 +152,7 @@ def answer(line: str, cell: str):
     require_exercise(name)
     try:
         with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # shown when the cell runs
-            shown, answered = Markdown(save(name, cell)), is_answered(cell, *functions_of(name))
+            shown, answered = Markdown(save(name, cell)), state_of(cell, *functions_of(name)) == ANSWER
     except SyntaxError as error:
         raise InvalidPython("".join(format_exception_only(error)).rstrip()) from None
     if not answered:

@@ -100,7 +100,7 @@ def progress(course: list[Lesson] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    guessed = {(guess["question"], guess["unit"]) for guess in kept_predictions() if guess.get("guessed") is not None}
+    guessed = {question for question, guess in kept_predictions().items() if guess.get("guessed") is not None}
     rows = [
         {
             "lesson": lesson.number,

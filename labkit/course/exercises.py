@@ -197,33 +197,31 @@ class Exercises:
         Raises ValueError, listing the exercises, for an unknown one.
         """
         name = f"{self.lab}.{self._exercise(exercise).name}"
-        attempts, file = record.exercise_record(name)["attempts"], answers.file_of(name)
-        is_right = bool(attempts) and attempts[-1]["outcome"] == RIGHT and answers.newest_version(name) == file
-        return str(file) if is_right else ""
+        newest = answers.newest_version(name)
+        return str(answers.file_of(name)) if newest and newest[0]["outcome"] == RIGHT else ""
 
     def _kept_verdict(self, exercise: Exercise, verdict: Verdict) -> Verdict:
         """Keep the outcome, and return the verdict with the version that it judged and what may be done next."""
         name = f"{self.lab}.{exercise.name}"
-        file = answers.file_of(name)
-        if verdict.outcome in (UNANSWERED, NOT_JUDGED) or not file.exists():
+        newest = answers.newest_version(name)
+        if verdict.outcome in (UNANSWERED, NOT_JUDGED) or newest is None:
             return replace(verdict, notes=self._next_steps(exercise, verdict))
         record.keep_outcome(name, verdict.outcome, right=verdict.outcome == RIGHT)
-        judged = f"Judged: `{file.name}`, saved {answers.saved_at(file)}."
+        judged = f"Judged: `{answers.file_of(name).name}`, saved {newest[0]['saved']}."
         return replace(verdict, judged=judged, notes=(*verdict.notes, *self._next_steps(exercise, verdict)))
 
     def _next_steps(self, exercise: Exercise, verdict: Verdict) -> tuple[str, ...]:
-        entry = record.exercise_record(f"{self.lab}.{exercise.name}")
+        name = f"{self.lab}.{exercise.name}"
         worth = f"{exercise.points} point{'s' if exercise.points > 1 else ''} ({exercise.grade})"
         if verdict.outcome == RIGHT:
             compare = f"Compare with the reference solution: {self._call_text('solution', exercise)}."
             return (f"This earns {worth}. {compare if _has_solutions() else ''}".rstrip(),)
-        lines = []
-        if verdict.outcome != UNANSWERED and len(entry["attempts"]) > 1:
-            number = entry["attempts"][-1]["number"]
+        lines, number = [], len(record.answered(name))
+        if verdict.outcome != UNANSWERED and number > 1:
             lines.append(
                 f"This is attempt {number}; {self._call_text('attempts', exercise)} shows what changed since the last."
             )
-        given = entry["hints"]
+        given = record.exercise_record(name)["hints"]
         if given < len(exercise.hints):
             step = f"hint {given + 1} of {len(exercise.hints)}"
             lines.append(f"This exercise is worth {worth}. {self._call_text('hint', exercise)} gives {step}.")
@@ -270,8 +268,8 @@ class Exercises:
         """
         name = f"{self.lab}.{self._exercise(exercise).name}"
         rows = [
-            f"| {attempt['number']} | {attempt['saved']} | {attempt['outcome'] or 'not checked'} |"
-            for attempt in record.exercise_record(name)["attempts"]
+            f"| {number} | {attempt['saved']} | {attempt['outcome'] or 'not checked'} |"
+            for number, attempt in enumerate(record.answered(name), 1)
         ]
         if not rows:
             return say(f"There is no answer to `{exercise}` yet.")

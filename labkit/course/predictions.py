@@ -6,15 +6,12 @@ Run All and a restart of the kernel find it again, and `compare` says by how muc
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labkit.course import record
-from labkit.engine.files import replace_file
 from labkit.provenance import of_source
 from labkit.story import units
 from labkit.story.words import say
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from IPython.display import Markdown
 
-PREDICTIONS_FILE = "predictions.json"
 TIME_UNITS = ("s", "ms", "µs", "ns")  # a guess that is too high is too slow
 RIGHT_WITHIN = 1.05  # a guess and a measurement of this ratio, or less, agree
 _TWO_MEANINGS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")  # "65,536": thousands, or a decimal comma
@@ -78,12 +74,12 @@ class Prediction:
 
     def _keep(self) -> str:
         """Keep the value; return a remark where that is not possible."""
-        if self.value is None and not kept_prediction(self.question, self.unit):
+        if self.value is None and (self.question, self.unit) not in kept_predictions():
             return ""
         try:
             keep_prediction(self.question, self.unit, guessed=self.value)
         except OSError as error:
-            return f" (until this kernel ends: {file_of_predictions()} cannot be written, {error.strerror})"
+            return f" (until this kernel ends: {record.answers_folder()} cannot be written, {error.strerror})"
         return ""
 
     def compare(self, measured: float | None, *, how: str = "measured") -> Markdown:
@@ -136,40 +132,23 @@ def error_of(guessed: float, measured: float, unit: str) -> str:
     return f"{direction} by {_with_unit(abs(guessed - measured), 'percentage points' if unit == '%' else unit)}"
 
 
-def file_of_predictions() -> Path:
-    """Return the file of all predictions."""
-    return record.answers_folder() / PREDICTIONS_FILE
+def kept_predictions(entries: dict[str, Any] | None = None) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what is kept of each prediction by question and unit, oldest first: these, guessed, measured.
 
-
-def kept_predictions() -> list[dict[str, Any]]:
-    """Return what is kept of each prediction, oldest first: question, unit, guessed, measured (None where unknown).
-
-    A damaged file keeps nothing that can be read. Question and unit are there; other values may be of any type.
+    What is not known is None; what was edited by hand may be of any type.
     """
-    try:
-        stored = json.loads(file_of_predictions().read_text(encoding="utf-8"))
-        return [entry for entry in stored if isinstance(entry, dict) and {"question", "unit"} <= {*entry}]
-    except (OSError, ValueError, TypeError, RecursionError):
-        return []
-
-
-def kept_prediction(question: str, unit: str) -> dict[str, Any]:
-    """Return what is kept of one prediction; {} where nothing is."""
-    return next((entry for entry in kept_predictions() if (entry["question"], entry["unit"]) == (question, unit)), {})
+    stored = (record.all_entries() if entries is None else entries)[record.PREDICTIONS]
+    kept = [entry for entry in stored if isinstance(entry, dict)] if isinstance(stored, list) else []
+    return {(str(entry["question"]), str(entry["unit"])): entry for entry in kept if {"question", "unit"} <= {*entry}}
 
 
 def keep_prediction(question: str, unit: str, **changed: float | None) -> None:
-    """Keep what was guessed or measured. Raises OSError where the folder cannot be written.
-
-    The file is replaced in one step, and two notebooks that write it follow each other.
-    """
-    with record.locked(record.answers_folder()):
-        entries = kept_predictions()
-        entry = next((entry for entry in entries if (entry["question"], entry["unit"]) == (question, unit)), None)
-        if entry is None:
-            entries.append(entry := {"question": question, "unit": unit, "guessed": None, "measured": None})
-        entry.update(changed)
-        replace_file(file_of_predictions(), json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)
+    """Keep what was guessed or measured. Raises OSError where the folder cannot be written."""
+    with record.changing() as entries:
+        kept = kept_predictions(entries)
+        entry = {"question": question, "unit": unit, "guessed": None, "measured": None}
+        kept.setdefault((question, unit), entry).update(changed)
+        entries[record.PREDICTIONS] = [*kept.values()]
 
 
 def predict(question: str, *, unit: str) -> Prediction:
@@ -177,7 +156,7 @@ def predict(question: str, *, unit: str) -> Prediction:
 
     What the reader answered earlier to the same question is there again.
     """
-    guessed = kept_prediction(question, unit).get("guessed")
+    guessed = kept_predictions().get((question, unit), {}).get("guessed")
     if isinstance(guessed, int | float) and math.isfinite(guessed):
         return Prediction(question, unit, float(guessed))
     return Prediction(question, unit)
@@ -188,9 +167,7 @@ def predictions() -> pd.DataFrame:
     import pandas as pd
 
     columns = ["question", "unit", "guessed", "measured"]
-    rows = [
-        [guess.get(column) for column in columns] for guess in kept_predictions() if guess.get("guessed") is not None
-    ]
+    rows = [guess for guess in kept_predictions().values() if guess.get("guessed") is not None]
     table = pd.DataFrame(rows, columns=columns)
     for column in ("guessed", "measured"):
         table[column] = pd.to_numeric(table[column], errors="coerce").astype(float)
@@ -198,4 +175,4 @@ def predictions() -> pd.DataFrame:
     table["guessed_per_measured"] = (table["guessed"] / table["measured"]).where(both)
     triples = zip(table["guessed"], table["measured"], table["unit"], strict=True)
     table["error"] = ["not measured yet" if math.isnan(triple[1]) else error_of(*triple) for triple in triples]
-    return of_source(table, f"your predictions, kept in {PREDICTIONS_FILE} beside your answers")
+    return of_source(table, f"your predictions, kept in {record.FILE} beside your answers")

@@ -1,13 +1,13 @@
-"""The record of a student's work: versions of each answer with their verdicts, and the hints that were asked for.
+"""The record of a student's work: versions of each answer with their verdicts, hints, and predictions.
 
-It is kept beside the answers and survives restarts. A folder that cannot be written keeps nothing, and nothing fails.
-Several notebooks write files in that folder, one at a time.
+It is kept beside the answers and survives restarts. Several notebooks write files in that folder, one at a time.
 """
 
 from __future__ import annotations
 
 import difflib
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -16,17 +16,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
+from labkit.course.syntax import ANSWER
 from labkit.engine.files import replace_file
 from labkit.repository import REPOSITORY
 
-FILE, VERSIONS = "coursework.json", "attempts"
+FILE, VERSIONS, PREDICTIONS = "coursework.json", "attempts", "predictions"
 
 
 class Attempt(TypedDict):
-    """One version of an answer: its number from 1, when it was saved, and its last verdict's outcome ("" if none)."""
+    """One version of an answer: its number from 1, when it was saved, and its last verdict's outcome ("" if none).
+
+    `state`: a skeleton is "open", what is no valid Python "invalid"; an "answer" can be judged.
+    """
 
     number: int
     saved: str
+    state: str
     outcome: str
 
 
@@ -48,71 +53,72 @@ def answers_folder() -> Path:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold its lock: whoever else asks for it waits. Raises OSError where it cannot be made."""
+def changing() -> Iterator[dict[str, Any]]:
+    """Yield all entries, and keep what is changed in them; whoever else changes them waits.
+
+    Raises OSError where they cannot be kept.
+    """
+    folder = answers_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor, file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), folder / FILE
     try:
         with suppress(OSError):  # a file system that knows no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        if file.exists() and not isinstance(_stored(FILE), dict):
+            file.rename(folder / f"unreadable {timestamp()} {FILE}")  # what somebody may mend is not overwritten
+        yield (entries := all_entries())
+        replace_file(file, json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)
     finally:
         os.close(descriptor)
 
 
 def exercise_record(name: str) -> ExerciseRecord:
     """Return what is kept of an exercise, such as "broadcast.pipelined"; an empty entry where nothing is."""
-    return _record_in(_read(), name)
+    return entry_in(all_entries(), name)
 
 
 def update_exercise_record(name: str, **changed: Any) -> None:
-    """Keep changed fields of an exercise's entry."""
-    with suppress(OSError), locked(answers_folder()):
-        entries = _read()
-        entries[name] = {**_record_in(entries, name), **changed}
-        _write(entries)
+    """Keep changed fields of an exercise's entry; a folder that cannot be written keeps nothing, and nothing fails."""
+    with suppress(OSError), changing() as entries:
+        entries[name] = {**entry_in(entries, name), **changed}
 
 
-def version_file(name: str, number: int) -> Path:
-    """Return the file that keeps one version of an answer."""
-    return answers_folder() / VERSIONS / name.replace(".", "_") / f"{number}.py"
+def new_version(name: str, code: bytes, state: str) -> Attempt:
+    """Write a version of an answer to a file of its own, and return its entry. Nothing that is there is overwritten."""
+    number = next(number for number in itertools.count(1) if not _version_file(name, number).exists())
+    _version_file(name, number).parent.mkdir(parents=True, exist_ok=True)
+    _version_file(name, number).write_bytes(code)
+    return {"number": number, "saved": timestamp(), "state": state, "outcome": ""}
 
 
-def keep_version(name: str, text: str) -> None:
-    """Keep a new version of an answer, unless it is the last one's text."""
-    with suppress(OSError), locked(answers_folder()):
-        entries = _read()
-        kept = _record_in(entries, name)
-        if kept["attempts"] and _text(name, kept["attempts"][-1]["number"]) == text:
-            return
-        number = kept["attempts"][-1]["number"] + 1 if kept["attempts"] else 1
-        file = version_file(name, number)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-        kept["attempts"].append({"number": number, "saved": timestamp(), "outcome": ""})
-        entries[name] = kept
-        _write(entries)
+def code_of(name: str, version: Attempt) -> bytes:
+    """Return the text of one version of an answer; nothing where it cannot be read."""
+    with suppress(OSError):
+        return _version_file(name, version["number"]).read_bytes()
+    return b""
 
 
 def keep_outcome(name: str, outcome: str, right: bool) -> None:
     """Keep the verdict on the last version; `right_at` is the first time that one was right."""
-    with suppress(OSError), locked(answers_folder()):
-        entries = _read()
-        kept = _record_in(entries, name)
-        if kept["attempts"]:
-            kept["attempts"][-1]["outcome"] = outcome
+    with suppress(OSError), changing() as entries:
+        kept = entry_in(entries, name)
+        for attempt in kept["attempts"][-1:]:
+            attempt["outcome"] = outcome
         kept["right_at"] = kept["right_at"] or (timestamp() if right else "")
-        entries[name] = kept
-        _write(entries)
+
+
+def answered(name: str) -> list[Attempt]:
+    """Return the versions of an exercise that could be judged, oldest first."""
+    return [attempt for attempt in exercise_record(name)["attempts"] if attempt["state"] == ANSWER]
 
 
 def difference(name: str) -> str:
-    """Return what the last version of an answer changed in the one before it, as a unified diff; "" for one version."""
-    numbers = [attempt["number"] for attempt in exercise_record(name)["attempts"][-2:]]
-    if len(numbers) < 2:
+    """Return what the last answer changed in the one before it, as a unified diff; "" for one answer."""
+    attempts = [*enumerate(answered(name), 1)][-2:]
+    if len(attempts) < 2:
         return ""
-    old, new = (_text(name, number).splitlines() for number in numbers)
-    return "\n".join(difflib.unified_diff(old, new, *(f"attempt {number}" for number in numbers), lineterm="", n=2))
+    old, new = (code_of(name, version).decode("utf-8", "replace").splitlines() for _, version in attempts)
+    return "\n".join(difflib.unified_diff(old, new, *(f"attempt {n}" for n, _ in attempts), lineterm="", n=2))
 
 
 def timestamp() -> str:
@@ -120,37 +126,36 @@ def timestamp() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _text(name: str, number: int) -> str:
-    try:
-        return version_file(name, number).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""
+def _version_file(name: str, number: int) -> Path:
+    return answers_folder() / VERSIONS / name.replace(".", "_") / f"{number}.py"
 
 
-def _record_in(entries: dict[str, Any], name: str) -> ExerciseRecord:
-    """Return an exercise's entry among those of a record; what was edited by hand to another type counts as empty."""
-    empty: ExerciseRecord = {"attempts": [], "hints": 0, "right_at": "", "named": {}}
+def entry_in(entries: dict[str, Any], name: str) -> ExerciseRecord:
+    """Return an exercise's entry among all; what was edited by hand to another type counts as empty.
+
+    Earlier workbooks kept no state, and answers alone.
+    """
+    entry: ExerciseRecord = {"attempts": [], "hints": 0, "right_at": "", "named": {}}
     kept = entries.get(name)
     if isinstance(kept, dict):
-        for field, value in empty.items():
+        for field, value in entry.items():
             if type(kept.get(field)) is type(value):
-                empty[field] = kept[field]  # type: ignore[literal-required]
-    empty["attempts"] = [
-        attempt
-        for attempt in empty["attempts"]
-        if isinstance(attempt, dict) and {*attempt} == {*Attempt.__annotations__}
-    ]
-    return empty
+                entry[field] = kept[field]  # type: ignore[literal-required]
+    whole = [{"state": ANSWER, **attempt} for attempt in entry["attempts"] if isinstance(attempt, dict)]
+    entry["attempts"] = [attempt for attempt in whole if {*attempt} == {*Attempt.__annotations__}]  # type: ignore[misc]
+    entries[name] = entry
+    return entry
 
 
-def _read() -> dict[str, Any]:
-    """Return all entries; a damaged file keeps none that can be read."""
-    try:
-        entries = json.loads((answers_folder() / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return entries if isinstance(entries, dict) else {}
+def all_entries() -> dict[str, Any]:
+    """Return all entries, those of exercises by name; a damaged file keeps none that can be read."""
+    entries = _stored(FILE)
+    entries = entries if isinstance(entries, dict) else {}
+    entries[PREDICTIONS] = entries.get(PREDICTIONS) or _stored("predictions.json")  # of an earlier workbook
+    return entries
 
 
-def _write(entries: dict[str, Any]) -> None:
-    replace_file(answers_folder() / FILE, json.dumps(entries, indent=1, ensure_ascii=False), mode=0o600)
+def _stored(file: str) -> Any:
+    with suppress(OSError, ValueError, RecursionError):
+        return json.loads((answers_folder() / file).read_text(encoding="utf-8"))
+    return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from textwrap import dedent
 
 MAGIC = "%%answer"
+OPEN, INVALID, ANSWER = "open", "invalid", "answer"
 _AROUND = re.compile(r"%%(time|timeit|capture|prun)\b")  # IPython runs the cell below it as a cell of its own
 _MOST_AROUND = 3
 _PROMPT = re.compile(r"^(>>> ?|\.\.\.(?: |$)|In \[\d+\]: |[ \t]*\.{3,}: ?)", re.MULTILINE)
@@ -84,9 +85,9 @@ def _is_ellipsis(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is ...
 
 
-def is_answered(code: str | bytes, *functions: str) -> bool:
-    """Return whether code is an answer: a skeleton still holds a bare `...` where steps of `functions` belong."""
-    return bool(syntax_error(code)) or not open_steps(code, *functions)  # the check says what is wrong with the syntax
+def state_of(code: str | bytes, *functions: str) -> str:
+    """Return INVALID for no Python, OPEN for a skeleton (a bare `...` where steps of `functions` belong), or ANSWER."""
+    return INVALID if syntax_error(code) else OPEN if open_steps(code, *functions) else ANSWER
 
 
 def returns_something(code: str | bytes, function: str) -> bool:

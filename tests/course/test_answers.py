@@ -27,7 +27,7 @@ def test_an_answer_is_saved_as_it_was_written_and_replaces_a_skeleton_and_an_ans
 def test_a_skeleton_is_saved_and_says_so():
     said = answers.save("broadcast.pipelined", SKELETON)
     assert "not answered yet: replace each `...` by your own steps" in said
-    assert not syntax.is_answered(answers.file_of("broadcast.pipelined").read_text())
+    assert syntax.state_of(answers.file_of("broadcast.pipelined").read_text()) == syntax.OPEN
 
 
 def test_a_skeleton_never_replaces_an_answer():
@@ -68,7 +68,7 @@ def test_each_function_of_an_answer_counts_and_nothing_beside_them():
     text = "class Odd(Exception): ...\ndef first(): ...\ndef second():\n    return 2\ndef third():\n    ...\n"
     assert syntax.open_steps(text, "first", "second") == [2]
     assert syntax.open_steps(text, "second", "third") == [6]
-    assert syntax.is_answered(text, "second") and not syntax.is_answered(text)
+    assert syntax.state_of(text, "second") == syntax.ANSWER and syntax.state_of(text) == syntax.OPEN
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_each_function_of_an_answer_counts_and_nothing_beside_them():
     ],
 )
 def test_a_skeleton_has_dots_where_steps_belong(text, answered):
-    assert syntax.is_answered(text) is answered
+    assert (syntax.state_of(text) != syntax.OPEN) is answered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -11,7 +10,7 @@ from labkit import course_map
 from labkit.course import predict
 from labkit.course.course_map import COLORS, CourseMap, progress
 from labkit.course.lessons import Lesson, lessons
-from labkit.course.record import FILE as RECORD
+from labkit.course.record import update_exercise_record
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +38,8 @@ def test_progress_counts_predictions_and_right_answers(folder):
     taken_back = predict("How many?", unit="GPUs")
     taken_back.take("3")
     taken_back.take("")
-    kept = {"made.one": {"right_at": "2026-11-22 10:00:00"}, "made.two": {"right_at": ""}}
-    (folder / RECORD).write_text(json.dumps(kept))
+    update_exercise_record("made.one", right_at="2026-11-22 10:00:00")
+    update_exercise_record("made.two", right_at="")
     rows = progress([FIRST, SECOND]).to_dict("records")
     counts = [[row[name] for name in ("predictions", "predicted", "exercises", "right")] for row in rows]
     assert counts == [[0, 0, 0, 0], [2, 1, 2, 1]]
@@ -48,8 +47,8 @@ def test_progress_counts_predictions_and_right_answers(folder):
 
 @pytest.mark.parametrize("right, state", [((), "not begun"), (("one",), "begun"), (("one", "two"), "all done")])
 def test_a_box_says_how_far_the_student_is(folder, right, state):
-    if right:
-        (folder / RECORD).write_text(json.dumps({f"made.{name}": {"right_at": "2026"} for name in right}))
+    for name in right:
+        update_exercise_record(f"made.{name}", right_at="2026")
         if len(right) == 2:
             for question, unit in SECOND.questions:
                 predict(question, unit=unit).take("3")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -15,7 +14,7 @@ from IPython.utils.capture import capture_output
 
 import labkit
 from labkit.course import predict
-from labkit.course.predictions import PREDICTIONS_FILE
+from labkit.course.record import FILE
 from labkit.repository import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("answers_folder")
@@ -141,10 +140,11 @@ def test_a_value_that_was_computed_is_not_called_measured():
     assert labkit.predictions()["guessed"].tolist() == [40.0]
 
 
-@pytest.mark.parametrize("text", ["", "{", "7", '{"question": 1}', '[1, {"question": "?"}]', "[" * 9000])
-def test_a_damaged_file_costs_no_notebook(answers_folder, text):
+@pytest.mark.parametrize("text", ["", "{", "7", '{"predictions": 1}', '[1, {"question": "?"}]', "[" * 9000])
+@pytest.mark.parametrize("file", [FILE, "predictions.json"])
+def test_a_damaged_file_costs_no_notebook(answers_folder, file, text):
     answers_folder.mkdir()
-    (answers_folder / PREDICTIONS_FILE).write_text(text)
+    (answers_folder / file).write_text(text)
     guess = predict("How long?", unit="s")
     assert guess.value is None
     guess.take("3")
@@ -165,5 +165,5 @@ def test_many_kernels_write_at_the_same_time(answers_folder):
 
     with ThreadPoolExecutor(8) as pool:
         [*pool.map(guess, range(24))]
-    assert sorted(one["guessed"] for one in json.loads((answers_folder / PREDICTIONS_FILE).read_text())) == [*range(24)]
-    assert os.listdir(answers_folder) == [PREDICTIONS_FILE], "no draft is left"
+    assert sorted(labkit.predictions()["guessed"]) == [*range(24)]
+    assert os.listdir(answers_folder) == [FILE], "no draft is left"

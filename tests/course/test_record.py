@@ -40,10 +40,7 @@ def test_every_version_is_kept_with_its_verdict_and_what_changed():
     answers.save(NAME, written("2"))
     answers.save(NAME, written("2"))
     verdict = lab(RIGHT)("held_bytes")
-    assert [(one["number"], one["outcome"]) for one in record.exercise_record(NAME)["attempts"]] == [
-        (1, WRONG),
-        (2, RIGHT),
-    ]
+    assert [(one["number"], one["outcome"]) for one in record.answered(NAME)] == [(1, WRONG), (2, RIGHT)]
     shown = lab().attempts("held_bytes").data
     assert "-    return 1" in shown and "+    return 2" in shown and "| 2 |" in shown
     assert verdict.outcome == RIGHT and record.exercise_record(NAME)["right_at"]
@@ -53,7 +50,7 @@ def test_a_skeleton_and_a_cell_that_is_no_python_are_no_attempts():
     answers.save(NAME, "def held_bytes(x):\n    ...\n")
     with pytest.raises(SyntaxError):
         answers.save(NAME, "def held_bytes(x:\n")
-    assert record.exercise_record(NAME)["attempts"] == []
+    assert record.answered(NAME) == [] and "no answer" in lab().attempts("held_bytes").data
 
 
 def test_a_second_wrong_attempt_says_where_its_changes_are_shown():

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from IPython.display import HTML, Markdown
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1.1  # a longest chain of copies up to this times the least one is as good
 MOST_COPIES = 3_000  # the graph takes time with their square; 8 GPUs scatter and gather 16 chunks in 1,024
 _WORKER = "lessons.broadcast.worker"
+_SPANS = ["index", "lane", "origin", "target", "first", "elements", "after", "waited"]
+Tables = tuple[pd.DataFrame, pd.DataFrame]  # the rows of a function's repeats, and the copies of one call
 
 
 def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patience_s: float = 20.0) -> Verdict:
@@ -71,20 +72,27 @@ def check_function(exercise: str, *, size: str = "small", gpus: int = 0, patienc
 
 def judge(exercise: str, reference: str, function: str, run: Run) -> Verdict:
     """Return the verdict on `function` from a Trial's rows and spans, and compare it with that of `reference`."""
-    rows, reference_rows = (run.rows[run.rows["function"] == name] for name in (function, f"methods.{reference}"))
-    gpus, chunks = run.plan.gpus, run.plan.chunks
+    names = (function, f"methods.{reference}")
+    yours, best = ((run.rows[run.rows["function"] == name], _copies_of_call(run, name)) for name in names)
+    return judge_tables(exercise, reference, yours, best, run.plan.elements, run.plan.gpus, run.plan.chunks)
+
+
+def judge_tables(
+    exercise: str, reference: str, yours: Tables, best: Tables, elements: int, gpus: int, chunks: int
+) -> Verdict:
+    """Return the verdict on an answer from its rows and the copies of one call, beside those of the reference."""
+    (rows, copies), (reference_rows, best_copies) = yours, best
     pieces = {"staged": 1, "pipelined": chunks, "scatter_all_gather": chunks * gpus}[reference]
-    copies, best = (_copies_of_call(run, name) for name in (function, f"methods.{reference}"))
     if len(copies) > MOST_COPIES:
         what = f"it makes {units.count(len(copies))} copies with chunks={chunks}, and no more than"
         sentence = f"{what} {units.count(MOST_COPIES)} are judged: copy a chunk at a time"
         return Verdict.of_faults(exercise, {"too_many": sentence})
-    graph, ideal = (Graph(table, run.plan.elements // pieces) for table in (copies, best))
+    graph, ideal = (Graph(table, elements // pieces) for table in (copies, best_copies))
     sentences = _swapped(graph) or {
         "source_reused": _source_fault(rows),
         "early_forward": _order_fault(graph),
         "wrong_copy": _values_fault(rows, copies, gpus),
-        "bytes": _bytes_fault(copies, reference, run.plan.elements, gpus),
+        "bytes": _bytes_fault(copies, reference, elements, gpus),
         "own_buffer": _buffers_fault(copies),
         "wrong_lane": _lanes_fault(graph),
         "unsynchronised": _clock_fault(rows),
@@ -272,24 +280,13 @@ def _broadcasts(random: Random) -> list:
 def _judge_cases(exercise: str, given: list, inputs: list, reference: list) -> Verdict:
     """Return the first verdict that is not "right", else the last one."""
     verdict = None
-    for (elements, gpus, chunks, _), answered, due in zip(inputs, given, reference, strict=True):
-        verdict = judge(
-            exercise, exercise, f"answers.{exercise}", _run(elements, gpus, chunks, exercise, answered, due)
-        )
+    for (*sizes, _), *tried in zip(inputs, given, reference, strict=True):
+        yours, best = ((pd.DataFrame(each["rows"]), pd.DataFrame(each["spans"], columns=_SPANS)) for each in tried)
+        verdict = judge_tables(exercise, exercise, yours, best, *sizes)
         if verdict.outcome != RIGHT:
             break
     assert verdict is not None
     return verdict
-
-
-def _run(elements: int, gpus: int, chunks: int, exercise: str, answered: dict, due: dict) -> Any:
-    """Return what the judge reads of a run: both functions' rows and spans, and the plan."""
-    named = ((f"answers.{exercise}", answered), (f"methods.{exercise}", due))
-    rows = [row | {"function": name} for name, tried in named for row in tried["rows"]]
-    columns = ["function", "point", "index", "lane", "origin", "target", "first", "elements", "after", "waited"]
-    spans = [row | {"function": name, "point": 0} for name, tried in named for row in tried["spans"]]
-    plan = SimpleNamespace(gpus=gpus, chunks=chunks, elements=elements)
-    return SimpleNamespace(plan=plan, rows=pd.DataFrame(rows), spans=pd.DataFrame(spans, columns=columns))
 
 
 def _cases(exercise: str, *solution: str) -> Cases:

@@ -118,11 +118,12 @@ def test_words_name_what_to_change(trial):
 
 @pytest.mark.parametrize("exercise, text", [("pipelined", PIPELINED), ("scatter_all_gather", SCATTER)])
 def test_a_right_answer(exercise, text):
-    answers.save(f"broadcast.{exercise}", text.format(name=exercise))
+    answers.save(f"broadcast.{exercise}", text.format(name=exercise) + "    print('here')\n")
     verdict = check(exercise)
     assert verdict.outcome == RIGHT, verdict
     assert "all 4 copies equal the source" in verdict.merits[0]
     assert "its time" in verdict.merits[1]
+    assert verdict.printed == "here", "what its first call printed"
 
 
 def test_an_answer_for_four_gpus_alone_is_wrong():

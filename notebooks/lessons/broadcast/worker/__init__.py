@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -17,63 +18,21 @@ from lessons.broadcast import bugs
 from lessons.broadcast.plan import Trial
 from lessons.broadcast.worker import methods
 from lessons.broadcast.worker.lanes import Lanes
-from lessons.broadcast.worker.trial import copy_rows, pattern, rehearse, timed_copies
+from lessons.broadcast.worker.trial import Buffers, row_of, timed_copies, tried
 
 _MOST_DRAWN = 16  # chunks; a timeline of more is a blur, and its spans would be most of the run
 
 
-class _Buffers:
-    """The host tensor, pageable and pinned, a copy a GPU, and on every GPU a reference that no copy method wrote."""
-
-    def __init__(self, worker: Worker):
-        on_gpu, elements = worker.device.type == "cuda", worker.plan.elements
-        self.driver, self.elements, self.seed = worker.rank == 0, elements, None
-        every = [torch.device("cuda", gpu) if on_gpu else worker.device for gpu in range(worker.gpus)]
-        self.devices, self.on_gpu = every if self.driver else [worker.device], on_gpu
-
-    def allocate(self) -> None:
-        """Take the memory, once: by the first point, which is not tried where it does not fit."""
-        self.copies = [torch.empty(self.elements, device=device) for device in self.devices]
-        self.sources = {}
-        if self.driver:
-            pageable = torch.zeros(self.elements)  # zeros, not empty: its pages exist before the clock runs
-            pinned = torch.empty(self.elements, pin_memory=True) if self.on_gpu else pageable
-            self.sources = {"pageable": pageable, "pinned": pinned}
-
-    def fill(self, seed: int) -> None:
-        """Put the seed's values into the sources and the references."""
-        if self.seed is None:
-            self.allocate()
-        if seed != self.seed:
-            self.references = []  # before the next ones are made: two pairs may not fit
-            made = {device: pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
-            self.references = [made[device] for device in self.devices]
-            self.seed = seed
-            self.restore()
-
-    def restore(self) -> None:
-        """Put the seed's values into the sources again."""
-        for source in self.sources.values():
-            source.copy_(self.references[0])
-
-    def poison(self) -> None:
-        """Fill every copy with NaN, so that a value left over from an earlier repeat cannot pass."""
-        for copy in self.copies:
-            copy.fill_(float("nan"))
-
-    def wrong(self, part_of: Callable[[int], slice] = lambda gpu: slice(None)) -> list[int]:
-        """Return the GPUs whose copy differs from the reference, in the part that each should hold."""
-        pairs = enumerate(zip(self.copies, self.references, strict=True))
-        return [gpu for gpu, (copy, right) in pairs if not torch.equal(copy[part_of(gpu)], right[part_of(gpu)])]
-
-
-def prepare(worker: Worker) -> _Buffers:
+def prepare(worker: Worker) -> Buffers:
     """Return the buffers; on a CPU each copy is one thread's work, so that lanes can overlap on few cores."""
+    devices = [worker.device]
     if worker.device.type == "cpu":
         torch.set_num_threads(1)
+        devices *= worker.gpus if worker.rank == 0 else 1
     elif worker.rank == 0:
         worker.drives = range(worker.gpus)
-    return _Buffers(worker)
+        devices = [torch.device("cuda", gpu) for gpu in worker.drives]
+    return Buffers(worker.plan.elements, devices, has_source=worker.rank == 0)
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
@@ -102,11 +61,11 @@ def _through_lanes(worker: Worker, point: SimpleNamespace) -> None:
     share = lanes.parts(buffers.elements, worker.gpus)
     part_of = share.__getitem__ if point.method == "links" else lambda gpu: slice(None)
     for timing in worker.time(broadcast, before=buffers.poison):
-        _record(worker, timing, buffers.wrong(part_of))
+        worker.record(**row_of(timing, buffers.wrong(part_of)))
     lanes.close()
     best_memory = worker.plan.memories[-1]
     if point.seed == worker.plan.seeds[0] and point.memory == best_memory and point.chunks <= _MOST_DRAWN:
-        for copy in timed_copies(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True)):
+        for copy in timed_copies(work, source, buffers, point.chunks):
             worker.span("copy", copy.lane, copy.start_us, copy.end_us)
 
 
@@ -126,47 +85,22 @@ def _through_nccl(worker: Worker, point: SimpleNamespace) -> None:
 
     for timing in worker.time(broadcast, before=before):
         right = torch.equal(buffers.copies[0], buffers.references[0])  # rank 0's other copies take no part
-        _record(worker, timing, [] if right else [worker.rank])
-
-
-def _record(worker: Worker, timing, wrong: list[int], **more) -> None:
-    """Append the row of one repeat; a copy that differs makes it a failed one."""
-    status = f"wrong copy on GPU {', '.join(map(str, wrong))}" if wrong else "ok"
-    rate = 4 * worker.plan.elements / timing.seconds / 1e9
-    worker.record(
-        iteration=timing.iteration, warm_up=timing.warm_up, status=status, seconds=timing.seconds, gb_per_s=rate, **more
-    )
+        worker.record(**row_of(timing, [] if right else [worker.rank]))
 
 
 def _try_function(worker: Worker, point: SimpleNamespace) -> None:
-    """Time a function like a method, note what it claims and does to the source, and log every copy it asked for."""
-    buffers, work = worker.state, _find(point.function, worker.plan.answers)
-    source = buffers.sources[point.memory]
-    before = source.clone()
-    with redirect_stdout(prints := Prints()):
-        rehearsed = rehearse(work, source, before, buffers, point.chunks)
-    buffers.restore()
-    lanes = Lanes(buffers.devices)
+    """Append what `tried` tells of a function, and what it printed in its first call."""
+    work, prints = _find(point.function, worker.plan.answers), Prints()
+    outlets = itertools.chain([prints], iter(io.StringIO, None))
 
-    def broadcast():
-        with redirect_stdout(io.StringIO()):
-            claimed = work(source, buffers.copies, point.chunks, lanes)
-        in_flight = lanes.in_flight()
-        lanes.wait()
-        return claimed, in_flight
+    def printing(*given) -> object:
+        with redirect_stdout(next(outlets)):
+            return work(*given)
 
-    for timing in worker.time(broadcast, before=buffers.poison):
-        claimed, in_flight = timing.result
-        changed = not torch.equal(source, before)  # outside the clock: the host reads the whole tensor
-        own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
-        seen = {"source_changed": changed, "in_flight": in_flight} | rehearsed | own_clock | prints.column()
-        _record(worker, timing, buffers.wrong(), **seen)
-        buffers.restore()
-    lanes.close()
-    with redirect_stdout(io.StringIO()):
-        log = timed_copies(work, source, buffers.copies, point.chunks, Lanes(buffers.devices, timed=True))
-    buffers.restore()
-    for copy in copy_rows(log, source, buffers.copies):
+    rows, spans = tried(printing, worker.state, point.memory, point.chunks, worker.time)
+    for row in rows:
+        worker.record(**row, **prints.column())
+    for copy in spans:
         worker.span("copy", copy.pop("lane"), copy.pop("start_us"), copy.pop("end_us"), **copy)
 
 

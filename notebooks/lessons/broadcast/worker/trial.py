@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,28 +25,65 @@ def pattern(elements: int, seed: int, device: torch.device) -> torch.Tensor:
     return values
 
 
-def timed_copies(work, source, copies, chunks, lanes) -> list[Copy]:
+class Buffers:
+    """The host tensor, pageable and pinned, a copy a GPU, and on every GPU a reference that no copy method wrote."""
+
+    def __init__(self, elements: int, devices: list[torch.device], has_source: bool = True):
+        self.elements, self.devices, self.has_source, self.seed = elements, devices, has_source, None
+
+    def allocate(self) -> None:
+        """Take the memory, once: by the first point, which is not tried where it does not fit."""
+        self.copies = [torch.empty(self.elements, device=device) for device in self.devices]
+        self.sources = {}
+        if self.has_source:
+            pageable = torch.zeros(self.elements)  # zeros, not empty: its pages exist before the clock runs
+            on_gpu = self.devices[0].type == "cuda"
+            pinned = torch.empty(self.elements, pin_memory=True) if on_gpu else pageable
+            self.sources = {"pageable": pageable, "pinned": pinned}
+
+    def fill(self, seed: int) -> None:
+        """Put the seed's values into the sources and the references."""
+        if self.seed is None:
+            self.allocate()
+        if seed != self.seed:
+            self.references = []  # before the next ones are made: two pairs may not fit
+            made = {device: pattern(self.elements, seed, device) for device in dict.fromkeys(self.devices)}
+            self.references = [made[device] for device in self.devices]
+            self.seed = seed
+            self.restore()
+
+    def restore(self) -> None:
+        """Put the seed's values into the sources again."""
+        for source in self.sources.values():
+            source.copy_(self.references[0])
+
+    def poison(self) -> None:
+        """Fill every copy with NaN, so that a value left over from an earlier repeat cannot pass."""
+        for copy in self.copies:
+            copy.fill_(float("nan"))
+
+    def wrong(self, part_of: Callable[[int], slice] = lambda gpu: slice(None)) -> list[int]:
+        """Return the GPUs whose copy differs from the reference, in the part that each should hold."""
+        pairs = enumerate(zip(self.copies, self.references, strict=True))
+        return [gpu for gpu, (copy, right) in pairs if not torch.equal(copy[part_of(gpu)], right[part_of(gpu)])]
+
+
+def row_of(repeat: SimpleNamespace, wrong: list[int]) -> dict[str, Any]:
+    """Return the row of one repeat; a copy that differs makes it a failed one."""
+    status = f"wrong copy on GPU {', '.join(map(str, wrong))}" if wrong else "ok"
+    return {"iteration": repeat.iteration, "warm_up": repeat.warm_up, "status": status, "seconds": repeat.seconds}
+
+
+def timed_copies(work: Callable, source: torch.Tensor, buffers: Buffers, chunks: int) -> list[Copy]:
     """Run the method twice on lanes that log, and return the second log: when each copy began and ended."""
+    lanes = Lanes(buffers.devices, timed=True)
     for _ in range(2):
         lanes.anchor()
-        work(source, copies, chunks, lanes)
+        work(source, buffers.copies, chunks, lanes)
         lanes.wait()
     log = list(lanes.timeline())
     lanes.close()
     return log
-
-
-def rehearse(
-    work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: Any, chunks: int
-) -> dict[str, int | bool]:
-    """Run a function once with fewer chunks: `fewer_chunks`, and `fewer_pulls`, its copies from the host.
-
-    `source_in_use`: whether it changed the source, which held `before`, while a copy from there was asked for that it
-    had not waited for.
-    """
-    calls = calls_of(work, source, before, buffers, fewer := _fewer_chunks(chunks))
-    pulls = sum(origin[0] == "host" for _, _, origin, *_ in calls["copies"])
-    return {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": bool(calls["spoilt"])}
 
 
 def _fewer_chunks(chunks: int) -> int:
@@ -54,14 +91,14 @@ def _fewer_chunks(chunks: int) -> int:
     return next((count for count in range(chunks - 1, 0, -1) if chunks % count == 0), chunks)
 
 
-def calls_of(work: Callable, source: torch.Tensor, before: torch.Tensor, buffers: Any, chunks: int) -> dict[str, Any]:
+def calls_of(work: Callable, source: torch.Tensor, buffers: Buffers, chunks: int) -> dict[str, Any]:
     """Run a function once; return what it asked of the lanes, in values alone.
 
     `copies`: each one's lane, target, origin, and the numbers of those that it was told to wait for, and of those that
     the function had waited for; `over`: those that it had waited for at its end. `spoilt`: after how many copies it was
-    seen that the source did not hold `before` any more, though a copy still read it. `claimed`: what it returned.
+    seen that the source did not hold its values any more, though a copy still read it. `claimed`: what it returned.
     """
-    lanes, spoilt = Lanes(buffers.devices), []
+    lanes, spoilt, before = Lanes(buffers.devices), [], source.clone()
 
     def note_spoilt_source() -> None:
         reading = any(_place(copy.origin, source, buffers.copies)[0] == "host" for copy in lanes.log.unfinished())
@@ -76,6 +113,7 @@ def calls_of(work: Callable, source: torch.Tensor, before: torch.Tensor, buffers
     lanes.wait()
     lanes.close()
     number = {id(copy): index for index, copy in enumerate(log)}
+    buffers.restore()
     copies = []
     for copy in log:
         ends = [_place(end, source, buffers.copies) for end in (copy.target, copy.origin)]
@@ -148,6 +186,47 @@ def _place(tensor: torch.Tensor, source: torch.Tensor, copies: list[torch.Tensor
     return "elsewhere", 0, tensor.numel()
 
 
+def tried(work: Callable, buffers: Buffers, memory: str, chunks: int, repeat: Callable) -> tuple[list, list]:
+    """Return a row a repeat of a function, what it claims and does to the source in it, and a row a copy of one call.
+
+    `repeat(call, before=…)` repeats a call, and yields what `Worker.time` does. In each row stands what the function
+    did with fewer chunks, once: `fewer_chunks`, and `fewer_pulls`, its copies from the host; and `source_in_use`:
+    whether it changed the source then while a copy from there was asked for that it had not waited for.
+    """
+    source, fewer = buffers.sources[memory], _fewer_chunks(chunks)
+    calls = calls_of(work, source, buffers, fewer)
+    lanes, before = Lanes(buffers.devices), source.clone()
+    pulls = sum(origin[0] == "host" for _, _, origin, *_ in calls["copies"])
+    rehearsed = {"fewer_chunks": fewer, "fewer_pulls": pulls, "source_in_use": bool(calls["spoilt"])}
+
+    def broadcast() -> tuple[Any, int]:
+        claimed = work(source, buffers.copies, chunks, lanes)
+        in_flight = lanes.in_flight()
+        lanes.wait()
+        return claimed, in_flight
+
+    rows = []
+    for timing in repeat(broadcast, before=buffers.poison):
+        claimed, in_flight = timing.result
+        changed = not torch.equal(source, before)  # outside the clock: the host reads the whole tensor
+        seen = {"source_changed": changed, "in_flight": in_flight} | rehearsed
+        own_clock = {"claimed_seconds": claimed} if isinstance(claimed, float) else {}
+        rows.append(row_of(timing, buffers.wrong()) | seen | own_clock)
+        buffers.restore()
+    lanes.close()
+    log = timed_copies(work, source, buffers, chunks)
+    buffers.restore()
+    return rows, copy_rows(log, source, buffers.copies)
+
+
+def _repeats(call: Callable, before: Callable) -> Iterator[SimpleNamespace]:
+    for iteration in range(_REPEATS):
+        before()
+        begun = time.perf_counter()
+        result, seconds = call(), time.perf_counter() - begun
+        yield SimpleNamespace(iteration=iteration, warm_up=not iteration, seconds=seconds, result=result)
+
+
 def drive(
     work: Callable, elements: int, gpus: int, chunks: int, seed: int, calls: dict[str, dict[str, Any]] | None = None
 ) -> dict[str, Any]:
@@ -157,31 +236,9 @@ def drive(
     """
     work = work if calls is None else replay_function(calls)
     torch.set_num_threads(1)
-    device = torch.device("cpu")
-    source = pattern(elements, seed, device)
-    before, copies = source.clone(), [torch.empty(elements) for _ in range(gpus)]
-    devices = [device] * gpus
-    buffers = SimpleNamespace(devices=devices, copies=copies)
-    rehearsed = rehearse(work, source, before, buffers, chunks)
-    calls = {}
-    for count in (chunks, _fewer_chunks(chunks)):
-        source.copy_(before)
-        calls[str(count)] = calls_of(work, source, before, buffers, count)
-    rows = []
-    for iteration in range(_REPEATS):
-        source.copy_(before)
-        for copy in copies:
-            copy.fill_(float("nan"))
-        lanes, begun = Lanes(devices), time.perf_counter()
-        claimed = work(source, copies, chunks, lanes)
-        in_flight = lanes.in_flight()
-        lanes.wait()
-        seconds = time.perf_counter() - begun
-        lanes.close()
-        wrong = [str(gpu) for gpu, copy in enumerate(copies) if not torch.equal(copy, before)]
-        status = f"wrong copy on GPU {', '.join(wrong)}" if wrong else "ok"
-        row = {"warm_up": not iteration, "status": status, "seconds": seconds, "in_flight": in_flight} | rehearsed
-        rows.append(row | ({"claimed_seconds": claimed} if isinstance(claimed, float) else {}))
-    source.copy_(before)
-    spans = copy_rows(timed_copies(work, source, copies, chunks, Lanes(devices, timed=True)), source, copies)
+    buffers = Buffers(elements, [torch.device("cpu")] * gpus)
+    buffers.fill(seed)
+    counts = (chunks, _fewer_chunks(chunks))
+    calls = {str(count): calls_of(work, buffers.sources["pageable"], buffers, count) for count in counts}
+    rows, spans = tried(work, buffers, "pageable", chunks, _repeats)
     return {"rows": rows, "spans": spans, "calls": calls}
