@@ -8,6 +8,7 @@ from html import escape
 from labkit.card.cards import Card, Row, disturbed_rows, headline, reference_value, wrong_rows
 from labkit.card.formats import which_text
 from labkit.card.verdicts import ALIKE, BELOW, IMPOSSIBLE, NOT_COMPARABLE, NOT_MEASURED, ODD, SOUND, THRESHOLD
+from labkit.node.comparability import CONDITIONS
 from labkit.node.faults import summary
 from labkit.repository import lesson_names
 from labkit.story.units import number, percent
@@ -172,18 +173,9 @@ def _bar(row: Row) -> str:
 
 def _conditions(card: Card) -> str:
     """Return the conditions of the card's runs in a line."""
-    forms = {
-        "driver": "driver {}",
-        "torch": "torch {}",
-        "cores": "usable cores: {:g}",
-        "enqueue_us": "{:.3g} µs to enqueue a kernel",
-        "python_call_ns": "{:.3g} ns per Python call",
-        "cpu_pressure_percent": "a process waited for a core in {:.0f} % of the time",
-        "throttled_percent": "clocks lowered for at most {:.0f} % of a run",
-        "other_processes": "{:g} other processes on the GPUs",
-        "temperature_c": "at most {:.0f} °C",
-    }
     values = card.conditions
+    forms = {"driver": "driver {}", "torch": "torch {}"}
+    forms |= {name: condition.in_line for name, condition in CONDITIONS.items() if condition.in_line}
     if reasons := values.get("throttle_reasons"):
         forms["throttled_percent"] += f" ({reasons})"
     parts = [form.format(values[name]) for name, form in forms.items() if values.get(name) not in (None, "")]

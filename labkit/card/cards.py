@@ -28,7 +28,7 @@ from labkit.card.verdicts import (
     judge,
 )
 from labkit.node import Node
-from labkit.node.comparability import differences_between
+from labkit.node.comparability import CONDITIONS, differences_between
 from labkit.node.faults import FAULT, Finding
 from labkit.stored import restored
 from labkit.tables.measures import Measure, Part
@@ -206,12 +206,11 @@ def _condition_notes(figure: Measure, here: Reading, reference: Reading) -> list
 def conditions_of_all(measured: Iterable[Reading | Row]) -> dict[str, Any]:
     """Return the conditions of all runs: the median of a number, or each text once; the most of what disturbs."""
     of_runs = {figure.run: figure.conditions for figure in measured}.values()
-    most = {"throttled_percent", "other_processes", "temperature_c", "ecc_uncorrected_errors", "nvlink_errors"}
     result = {}
     for name in dict.fromkeys(name for conditions in of_runs for name in conditions):
         values = [conditions[name] for conditions in of_runs if name in conditions]
         if all(isinstance(value, int | float) for value in values):
-            result[name] = max(values) if name in most else median(values)
+            result[name] = max(values) if name in CONDITIONS and CONDITIONS[name].worst else median(values)
         else:
             result[name] = ", ".join(dict.fromkeys(map(str, filter(None, values))))
     return result

@@ -12,14 +12,9 @@ from labkit.card.cards import FILE, Card, CardError, Row, conditions_of_all
 from labkit.card.history import find_card, history
 from labkit.card.verdicts import fences, least_reach, percent_text
 from labkit.engine.run_folder import runs_folder
-from labkit.node.comparability import HOST_RATIO, THROTTLED_PERCENT
-from labkit.node.limits import RESOLUTION
+from labkit.node.comparability import CONDITIONS
 from labkit.story.units import number
 from labkit.tables.measures import LOWER
-
-# Of the share of time in which a process waited for a core (PSI): quiet runs on 2 × H200 with 32 cores showed 0.0 to
-# 0.3 %, the same run under taskset on a single core 55 %.
-PRESSURE_POINTS = 25.0
 
 
 @dataclass(frozen=True)
@@ -87,22 +82,10 @@ def changed_conditions(first: Card, second: Card) -> list[str]:
         conditions_of_all(change.first for change in compared),
         conditions_of_all(change.second for change in compared),
     )
-    for name, words, ratio in (
-        ("sm_clock_mhz", "GPU clock while busy, MHz", 1 + RESOLUTION),
-        ("enqueue_us", "time to enqueue a kernel, µs", HOST_RATIO),
-        ("python_call_ns", "time of a Python call, ns", HOST_RATIO),
-    ):
-        if name in a and name in b and max(a[name], b[name]) > ratio * min(a[name], b[name]):
-            sentences.append(f"{words}: {a[name]:.4g} → {b[name]:.4g}")
-    for name, words, points in (
-        ("throttled_percent", "largest share of a run with throttled clocks", THROTTLED_PERCENT),
-        ("cpu_pressure_percent", "share of the time in which a process waited for a core", PRESSURE_POINTS),
-    ):
-        if name in a and name in b and abs(a[name] - b[name]) > points:
-            sentences.append(f"{words}: {a[name]:.0f} % → {b[name]:.0f} %")
-    name = "other_processes"
-    if name in a and name in b and a[name] != b[name]:
-        sentences.append(f"other processes on the GPUs: {a[name]:g} → {b[name]:g}")
+    for name, condition in CONDITIONS.items():
+        if name in a and name in b and condition.differs(a[name], b[name]):
+            was, now = (condition.form.format(values[name]) for values in (a, b))
+            sentences.append(f"{condition.words}: {was} → {now}")
     return sentences
 
 

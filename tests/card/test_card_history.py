@@ -77,7 +77,14 @@ def test_changed_conditions_are_driver_versions_clocks_neighbours_and_the_host()
         second, node=second.node | {"driver": "590.1", "versions": {"python": "3.11.9", "torch": "2.13.0"}}
     )
     lines = changed_conditions(first, second)
-    for part in ("driver: none → 590.1", "torch: none → 2.13.0", "1980 → 1500", "7 → 11", "0 % → 60 %", ": 0 → 2"):
+    for part in (
+        "driver: none → 590.1",
+        "torch: none → 2.13.0",
+        "1980 MHz → 1500 MHz",
+        "7 µs → 11 µs",
+        "0 % → 60 %",
+        ": 0 → 2",
+    ):
         assert any(part in line for line in lines), (part, lines)
     assert changed_conditions(first, first) == []
     moved, old = (replace(first, node=first.node | {"host": host}) for host in ("another", ""))

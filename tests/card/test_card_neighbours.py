@@ -8,7 +8,8 @@ import time
 import pytest
 
 from labkit.card.cards import Card
-from labkit.card.compare import PRESSURE_POINTS, changed_conditions
+from labkit.card.compare import changed_conditions
+from labkit.node.comparability import PRESSURE_POINTS
 from labkit.node.host import cpu_pressure
 
 pytestmark = pytest.mark.slow
