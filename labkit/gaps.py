@@ -116,7 +116,7 @@ def _is_recorded(value: Any) -> bool:
     if isinstance(value, Run):
         return value.recorded
     if hasattr(value, "attrs"):
-        return fact_or(value, "source", "").startswith("recorded")
+        return fact_or(value, "recorded", False)
     return any(map(_is_recorded, _parts(value)))
 
 

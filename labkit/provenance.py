@@ -26,6 +26,9 @@ class MeasuredRun(Protocol):
     @property
     def gaps(self) -> str: ...
 
+    @property
+    def recorded(self) -> bool: ...
+
     def key_conditions(self) -> dict[str, Any]: ...
 
 
@@ -43,11 +46,11 @@ class _SharedFacts(dict[str, Any]):
 def of_run(table: pd.DataFrame, run: MeasuredRun, **facts: Any) -> pd.DataFrame:
     """Return the table, marked as measured by the run, with `facts`.
 
-    Of the run: source, gaps (points that are missing), small, middle, on_cpu (processes stood in for GPUs), ranks,
-    conditions (key figures).
+    Of the run: source, recorded, gaps (points that are missing), small, middle, on_cpu (processes stood in for GPUs),
+    ranks, conditions (key figures).
     """
     plan, conditions = run.plan, _SharedFacts(run.key_conditions())
-    of_the_run = {"source": run.source, "on_cpu": plan.device == "cpu"}
+    of_the_run = {"source": run.source, "recorded": run.recorded, "on_cpu": plan.device == "cpu"}
     of_the_run |= {size: plan.size == size for size in ("small", "middle")}
     of_the_run |= {"gaps": run.gaps, "ranks": plan.gpus, "conditions": conditions}
     return of_source(table, **(of_the_run | facts))
@@ -97,7 +100,7 @@ def condition_differences(*tables: pd.DataFrame) -> list[Difference]:
 
 def is_recorded(table: pd.DataFrame) -> bool:
     """Say whether the numbers come from a run that the project keeps, rather than from this node."""
-    return fact(table, "source").startswith("recorded")
+    return fact_or(table, "recorded", False)
 
 
 def run_name(table: pd.DataFrame) -> str:

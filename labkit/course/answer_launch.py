@@ -87,19 +87,17 @@ def _faults_of_error(exercise: str, plan: Plan, error: RunError) -> dict[str, st
     called = _call(exercise, plan, error.point)
     if GLOO_MISMATCH in error.logs:
         return {"mismatch": MISMATCH}
-    by_itself = isinstance(error, WorkerDied) and "was killed by" not in error.sentence
-    if by_itself or "raised SystemExit" in error.sentence:
+    if (isinstance(error, WorkerDied) and error.signal is None) or error.kind == "SystemExit":
         return {"ends": f"{called} ends the process that calls it: return the result, without `exit` or `quit`"}
     lines = re.findall(
         rf'^  File "{re.escape(str(answers.folder()))}{re.escape(os.sep)}.*?", line (\d+)', error.detail, re.M
     )
-    raised = re.match(r"rank \d+(?: \(.*?\))? raised ([\w.]+)(?:: (.*))? at point \d+ \(", error.sentence, re.S)
-    if raised and not lines and "defines no function" in (raised[2] or ""):
-        return {"missing": raised[2]}
-    if not lines or not raised:
+    if error.kind and not lines and "defines no function" in error.message:
+        return {"missing": error.message}
+    if not lines or not error.kind:
         return {"raised": error.sentence}
-    what = f": {raised[2]}" if raised[2] else ""
-    return {"raised": f"{called} raises {raised[1]} in line {lines[-1]}, {BELOW}{what}"}
+    what = f": {error.message}" if error.message else ""
+    return {"raised": f"{called} raises {error.kind} in line {lines[-1]}, {BELOW}{what}"}
 
 
 def from_the_students_line(traceback: str) -> str:

@@ -151,8 +151,8 @@ class Diagnosis:
         raised = f"{self.rank_name(rank)} raised {event['kind']}{message and f': {message}'}"
         sentence = f"{raised} {self.point_text(event['point'])}"
         sentence += self._advice(event["errno"] if self._is_in_engine(event["traceback"]) else None)
-        detail, logs = event["traceback"], self.logs(rank)
-        return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], detail=detail, logs=logs)
+        facts = {"kind": event["kind"], "message": message, "detail": event["traceback"], "logs": self.logs(rank)}
+        return WorkerRaised(sentence, run=self.run, rank=rank, point=event["point"], **facts)
 
     def _first_death(
         self, outcome: LaunchOutcome | None, ended_silently: list[int], stopped_too: bool
@@ -187,7 +187,8 @@ class Diagnosis:
             how += " (where nobody sent it, the system had run out of memory)"
         point = self.point(rank)
         sentence = f"{self.rank_name(rank)} {how} {self.point_text(point)}{self._advice()}"
-        return WorkerDied(sentence, run=self.run, rank=rank, point=point, logs=self.logs(rank))
+        killed_by = -status if status and status < 0 else None
+        return WorkerDied(sentence, run=self.run, rank=rank, point=point, signal=killed_by, logs=self.logs(rank))
 
     @staticmethod
     def _is_in_engine(traceback: str) -> bool:

@@ -77,9 +77,9 @@ class DamagedRun(ValueError):
 class RunError(ShownAsSentence, RuntimeError):
     """A run failed: one sentence first, then the culprit's own traceback; `run` keeps every row that was measured.
 
-    Attributes: `rank`, `node` (from 0), `gpu`, `point` of the culprit (None where unknown), `detail` (its traceback or
-    the table of where each rank stood), `logs` (the last lines of every rank), `run` (the Run so far; its `rows` are
-    readable).
+    Attributes: `rank`, `node` (from 0), `gpu`, `point` of the culprit (None where unknown); of what it raised, `kind`
+    (the exception's class) and `message`; `signal` (the number that killed it); `detail` (its traceback or the table
+    of where each rank stood), `logs` (the last lines of every rank), `run` (the Run so far; its `rows` are readable).
     """
 
     def __init__(
@@ -89,10 +89,14 @@ class RunError(ShownAsSentence, RuntimeError):
         run: RunSoFar,
         rank: int | None = None,
         point: int | None = None,
+        kind: str = "",
+        message: str = "",
+        signal: int | None = None,
         detail: str = "",
         logs: str = "",
     ):
         self.sentence, self.detail, self.logs = one_line(sentence, MOST_SENTENCE), detail, logs
+        self.kind, self.message, self.signal = kind, message, signal
         self.run, self.rank, self.point = run, rank, point
         self.node = None if rank is None else run.node_index(rank)
         self.gpu = None if rank is None else run.gpu(rank)
@@ -111,8 +115,8 @@ class RunError(ShownAsSentence, RuntimeError):
 
     def __reduce__(self) -> tuple:
         """Let a process pool bring the error home: with the run's folder, not with its rows."""
-        arguments = {"run": self.run, "rank": self.rank, "point": self.point, "detail": self.detail, "logs": self.logs}
-        return partial(type(self), self.sentence, **arguments), ()
+        told = {name: getattr(self, name) for name in ("rank", "point", "kind", "message", "signal", "detail", "logs")}
+        return partial(type(self), self.sentence, run=self.run, **told), ()
 
 
 class WorkerRaised(RunError):

@@ -230,6 +230,7 @@ def table(*rows, columns, **attrs) -> pd.DataFrame:
     """Give a table of tuples as a full-size run would give it."""
     made = pd.DataFrame(rows, columns=columns)
     made.attrs.update({"small": False, "on_cpu": False, "source": "made"} | attrs)
+    made.attrs.setdefault("recorded", made.attrs["source"].startswith("recorded"))
     return made
 
 
