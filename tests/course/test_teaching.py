@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import re
 
-from course_texts import FOLDER, LESSONS, broken
+from course_texts import FOLDER, LESSONS, NOTEBOOKS, broken
 
 from labkit.course.lessons import TIME
 
+FIGURE = re.compile(r"(?:Measured|Computed|Simulated): (\d[\d\s]*(?:\.\d+)?)(?=[\s.])")
+FIGURE_IN_THE_TABLE = re.compile(r"\d[\d\s]*(?:\.\d+)?(?=\s|$)")
 GUIDE = (FOLDER / "teaching" / "README.md").read_text(encoding="utf-8")
 
 
@@ -26,7 +28,11 @@ def test_the_table_of_needs_is_that_of_the_notebooks():
         needs, read, small, full, _ = table[lesson.number]
         assert needs == (", ".join(name[:2] for name in lesson.builds_on) or "–")
         assert [read, small] == re.findall(r"\d+", lesson.front_matter[TIME])[:2]
-        assert full.partition(" on ")[0] in lesson.front_matter[TIME]
+        stated = re.search("full size: (.+)\\.", lesson.front_matter[TIME])[1].replace("for the recorded runs ", "")
+        given, times = (
+            [part for part in re.split(r" \(|, | and ", text) if " s on " in part] for text in (full, stated)
+        )
+        assert given == times and (times or full == stated)
 
 
 def test_the_table_lists_each_lesson_s_exercises_with_their_points():
@@ -41,6 +47,25 @@ def test_the_table_lists_each_lesson_s_exercises_with_their_points():
 def test_each_question_has_a_wrong_prediction_to_expect():
     listed = [cells[0] for cells in rows("Wrong predictions to expect")]
     assert listed == [lesson.number for lesson in LESSONS for _ in lesson.questions]
+
+
+def compared(notebook):
+    """Return with which figures a page's stored outputs compare its predictions, by the question, in its order."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    asked = [call[1] for cell in code for call in re.finditer(r"^(\w+) = predict\(", cell.source, flags=re.M)]
+    figures = {}
+    for cell in code:
+        if call := re.search(r"^(\w+)\.compare\(", cell.source, flags=re.M):
+            text = "".join(output.get("data", {}).get("text/markdown", "") for output in cell.outputs)
+            figures[call[1]] = FIGURE.search(text)[1]
+    return [figures[name] for name in asked]
+
+
+def test_what_predictions_are_compared_with_is_what_the_recorded_runs_gave():
+    table = iter(rows("Wrong predictions to expect"))
+    for notebook in NOTEBOOKS.values():
+        for figure in compared(notebook):
+            assert FIGURE_IN_THE_TABLE.match(next(table)[-1])[0] == figure, notebook.cells[0].source
 
 
 def test_exercises_that_the_guide_names_exist():

@@ -33,6 +33,7 @@ def every_claim():
 def test_every_claim_is_complete(every_claim):
     assert {*every_claim["lab"]} == {*labs_with_claims()}
     assert not every_claim.duplicated(["lab", "claim"]).any()
+    assert not every_claim.duplicated(["report", "where", "says"]).any(), "no claim is counted twice"
     assert every_claim["says"].str.len().gt(10).all() and every_claim["reason"].str.len().gt(20).all()
     assert {type(verdict) for verdict in every_claim["holds"]} <= {bool, type(None)}
 

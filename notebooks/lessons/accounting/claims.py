@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from operator import eq
 from typing import Any
 
 from labkit.tables.claims import Figures
@@ -17,7 +16,6 @@ from lessons.accounting.theory import (
     number_in,
     parts_bytes,
     smallest_fsdp,
-    times,
 )
 
 _STATES = sum(parts_bytes(XXL, 0).values())  # bytes of parameters, gradients and moments
@@ -35,15 +33,6 @@ def agrees(printed: float, ours: float) -> bool:
     return float(f"{ours:.{digits}g}") == float(f"{printed:.{digits}g}")
 
 
-def _bound_above() -> str:
-    """Return on which side of the bound computing covers communication."""
-    above, below = (
-        part.math_s >= part.fsdp_s + part.tensor_s
-        for part in (times(COURSE_MESH, XXL, share * _LEAST) for share in (1.01, 0.99))
-    )
-    return "both or neither" if above == below else "above" if above else "below"
-
-
 FIGURES = {
     "devices_needed": Figures(_printed("H100 80GB equivalents"), lambda: devices(_STATES, 80), agrees),
     "shards": Figures(
@@ -55,8 +44,6 @@ FIGURES = {
         agrees,
     ),
     "compute_bound_batch": Figures(_printed("compute-bound batch"), lambda: _LEAST / COURSE_MESH.devices, agrees),
-    "direction": Figures(lambda: "below", _bound_above, eq),
-    "longer_context": Figures(lambda: None, lambda: _LEAST, lambda *_: False),
     "parameters": Figures(lambda: _printed("parameters")() / 1e9, lambda: XXL.parameters / 1e9, agrees),
     "states": Figures(_printed("weights+gradients+optimizer"), lambda: float(number_in("GiB", _STATES)), agrees),
     "activations": Figures(_printed("activations per sample"), lambda: float(number_in("GiB", _TOKEN)), agrees),

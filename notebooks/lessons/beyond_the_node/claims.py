@@ -70,11 +70,6 @@ def _vgg_least_rate() -> float:
     return link_needed(sent, alone_s / kept, alone_s).least_gbit_per_s
 
 
-def _two_efficiencies() -> str:
-    rows = published("horovod_scaling").dropna(subset="efficiency_percent")["efficiency_percent"]
-    return f"{rows.iloc[0]:.0f} and {rows.iloc[1]:.0f} %"
-
-
 FIGURES = {
     "flop_column": Figures(
         lambda: float(_printed(_A100, "70b", 128)["model_flop_column"]) / 1e12,
@@ -104,5 +99,4 @@ FIGURES = {
         lambda printed, least: least <= printed <= 100,
     ),
     "vgg_efficiency": Figures(lambda: _horovod("VGG-16")["link_gbit_per_second"], _vgg_least_rate, undecided),
-    "one_efficiency_for_two": Figures(_two_efficiencies, lambda: None, undecided),
 }

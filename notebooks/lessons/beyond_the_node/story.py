@@ -287,7 +287,7 @@ def link_needed(needed: pd.DataFrame) -> Markdown:
         sentence += f" {names} can need more than any link gives: the links inside a node take too long."
     few = needed[needed["accumulation"] == needed["accumulation"].min()].set_index("strategy")["gbit_per_s"]
     if few["ddp"] < few["hierarchical"]:
-        sentence += " Two levels can need more than a flat ring, too: they first spend time inside the node."
+        sentence += " Two levels can need a faster link than one flat ring: they also spend time inside the node."
     return Markdown(f"{verdict(sentence).data}\n\n{as_table(shown)}")
 
 

@@ -117,18 +117,6 @@ def published_times(all_reduce: pd.DataFrame) -> pd.DataFrame:
     return made_from(table, all_reduce, small=False)
 
 
-def published_fits(times: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines through `published_times`, with the columns of `fits`; `ranks` are processes."""
-    named = times.rename(columns={"processes": "ranks"}).assign(
-        collective="all-reduce",
-        message_bytes=1e6 * times["megabytes"],
-        median_us=1e6 * times["seconds"],
-        clock="",
-        status="ok",
-    )
-    return made_from(_fits(named).drop(columns="clock"), times)
-
-
 def _limit(gpu: limits.Spec | None, row) -> float | None:
     if row.backend != "nccl":
         return None

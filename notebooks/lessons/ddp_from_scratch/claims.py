@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from lessons.ddp_from_scratch.tables import implementations, overhead, row_of
 _RUNS = "h200x2/ddp_from_scratch/"
 _MODEL = transformer(*SIZES["xl"][:3])
 _GRADIENT_BYTES = 4 * _MODEL.parameters  # float32; each of two GPUs sends as much in a ring
-_SIZES_MB = (1, 10, 100)  # that ran
 _SAME = 0.02  # largest relative difference of two steps that count as equal
 
 
@@ -59,11 +57,6 @@ def _longer_than_naive(printed_s: float, *_: Any) -> bool | None:
     return differences_s[0] > 0
 
 
-def _shorter_than_naive(printed_s: float, *_: Any) -> bool | None:
-    longer = _longer_than_naive(printed_s)
-    return None if longer is None else not longer
-
-
 def _recorded_steps(positions: int) -> pd.DataFrame:
     """Return our recorded steps on 2 × H200 at the report's batch, 32 sequences, with this number of positions."""
     return implementations(replay(f"{_RUNS}report_{positions}"))
@@ -89,10 +82,6 @@ def _by_nvlink(printed_ms: float, *_: Any) -> bool:
     return nvlink_ms <= printed_ms < pcie_ms
 
 
-def _shortest_bucketed() -> float:
-    return min(step_s("bucketed", size) for size in _SIZES_MB)
-
-
 def _calls(cap_mb: float) -> int:
     """Return how many all-reduces buckets of this size make of XL's gradients."""
     return bucket_count(_MODEL.shapes, 4, cap=round(cap_mb * MB), first=round(cap_mb * MB))
@@ -108,29 +97,6 @@ def _best_number() -> str:
     return f"{number:.1f} buckets, of {_GRADIENT_BYTES / number / MB:.0f} MB"
 
 
-def fits() -> pd.DataFrame:
-    """Return base + n·o + s/(n·w) through the printed bucket sizes: gb_per_s (w) and best_mb, √(s·w·o).
-
-    The first row is as printed. In the others each step is moved up or down by half of the difference of the two naive
-    steps. A fit with a negative o or w has no best size: NaN.
-    """
-    sizes = np.array(_SIZES_MB) * MB
-    steps = np.array([step_s("bucketed", size) for size in _SIZES_MB])
-    design = np.column_stack([np.ones(len(sizes)), _GRADIENT_BYTES / sizes, sizes])
-    half_s = _noise() * min(naive_steps()) / 2
-    moves = np.array([(0, 0, 0), *product((-1, 1), repeat=3)])
-    _, call_s, per_byte_s = np.transpose([np.linalg.lstsq(design, steps + half_s * move)[0] for move in moves])
-    table = pd.DataFrame({"gb_per_s": 1 / per_byte_s / 1e9})
-    table["best_mb"] = np.sqrt(_GRADIENT_BYTES * (call_s / per_byte_s).clip(min=0)) / MB
-    table.loc[(call_s <= 0) | (per_byte_s <= 0)] = np.nan
-    return table
-
-
-def _fitted_best_sizes() -> str:
-    moved = fits()["best_mb"].iloc[1:]
-    return f"{moved.min():.0f} to {moved.max():.0f} MB; none in {int(moved.isna().sum())} of {len(moved)} fits"
-
-
 def _peak() -> str:
     return f"{row_of(_recorded_steps(128), 'bucketed')['peak_mib'] * MIB / 1e9:.1f} of 80 GB"
 
@@ -141,7 +107,6 @@ FIGURES = {
         lambda: step_s("individual"),
         lambda first, again: True if abs(again / first - 1) <= _SAME else None,
     ),
-    "overlap_helps": Figures(lambda: step_s("overlap_individual"), lambda: step_s("individual"), _shorter_than_naive),
     "naive_sends": Figures(
         lambda: 1e3 * _sent_s("naive"),
         lambda: "at least {:.1f} ms by NVLink, {:.0f} ms by PCIe".format(*_least_ms()),
@@ -152,14 +117,13 @@ FIGURES = {
         _flat_longer_ms,
         lambda *_: _longer_than_naive(step_s("flat")),
     ),
-    "buckets_help": Figures(_shortest_bucketed, lambda: step_s("naive"), _shorter_than_naive),
     "size_1_against_10": Figures(
         lambda: round(100 * (step_s("bucketed", 1) / step_s("bucketed", 10) - 1), 1),
         lambda: 100 * (_calls(1) / _calls(10) - 1),
         lambda printed, more: True if more > 0 and printed > 100 * _noise() else None,
     ),
-    "best_size_formula": Figures(
-        lambda: _stated("best bucket size"), _best_number, lambda printed, _: printed == "√(s·w·o)"
+    "best_number": Figures(
+        lambda: _stated("best number of buckets"), _best_number, lambda printed, _: printed == "√(s/(w·o))"
     ),
     "large_buckets_do_not_fit": Figures(
         lambda: "out of memory" if np.isnan(step_s("bucketed", 1000)) else "ran",
@@ -170,15 +134,5 @@ FIGURES = {
         lambda: f"{1e3 * step_s('naive'):.0f} ms",
         lambda: ", ".join(f"{_naive_ms(positions):.0f} ms with {positions} positions" for positions in (32, 128)),
         lambda *_: None if any(1e3 * step_s("naive") < 2 * _naive_ms(positions) for positions in (32, 128)) else False,
-    ),
-    "steps_follow_the_formula": Figures(
-        lambda: round(_GRADIENT_BYTES / _sent_s("naive") / 1e9, 1),
-        lambda: fits()["gb_per_s"].iloc[0],
-        lambda rate, fitted: bool(abs(fitted / rate - 1) <= 0.5),
-    ),
-    "best_size": Figures(
-        lambda: f"{min(_SIZES_MB, key=lambda size: step_s('bucketed', size))} MB",
-        _fitted_best_sizes,
-        lambda *_: None if fits()["best_mb"].iloc[1:].isna().any() else True,
     ),
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.charts import canvas, parts
-from labkit.provenance import is_recorded, sources, where
+from labkit.provenance import fact, is_recorded, sources, where
 from labkit.story import units
 from lessons.scaling.theory import TRAININGS, YOURS, amdahl, gustafson
 
@@ -72,9 +72,11 @@ def scaling_chart(
 
     Each pair is `scaling` and its `laws`, which are lines. `published` is `published_speedups`: triangles at what a
     report's own seconds mean, with their batch, for as many GPUs as the runs have. `guess` is a predicted efficiency in
-    percent on two GPUs. Marks of one number of GPUs stand side by side.
+    percent on two GPUs. Marks of one number of GPUs stand side by side. A run on CPUs has no panel beside one on GPUs:
+    processes that share cores scale in another way.
     """
     pairs = parts.distinct(pairs)
+    pairs = tuple(pair for pair in pairs if not fact(pair[0], "on_cpu")) or pairs
     counts = sorted({1}.union(*(table["ranks"] for table, _ in pairs)))
     most = counts[-1]
     figure, axes = parts.panels(len(pairs), height=4.4, sharex=True, sharey=True)

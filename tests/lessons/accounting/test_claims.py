@@ -33,11 +33,6 @@ def test_figures_and_verdict(table, claim, printed, recomputed, holds):
     assert row["recomputed"] == pytest.approx(recomputed, rel=1e-4)
 
 
-def test_a_bound_is_a_least_batch_and_counts_tokens(table):
-    assert table.loc["direction", ["printed", "recomputed", "holds"]].tolist() == ["below", "above", False]
-    assert table.loc["longer_context", "recomputed"] == pytest.approx(25301.71, abs=0.01)
-
-
 def test_the_mistakes_that_reasons_name_give_what_is_printed(table):
     states = sum(theory.parts_bytes(XXL, 0).values())
     assert theory.devices(states, 80, "GiB") == table.loc["devices_needed", "printed"]

@@ -15,8 +15,7 @@ HOLDS = {
     "compiling_removes_launches": True,
     "small_deviation": False,
     "cache_is_full": False,
-    "third_backward": False,
-    "only_backward": False,
+    "only_backward": None,
 }
 
 
@@ -35,7 +34,6 @@ def test_the_figures_are_those_of_the_printed_tables(table):
     assert table.loc["layers_not_parameters", "recomputed"] == "2.69 to 3.04 ms per layer"
     assert table.loc["slower_h100", "printed"] == "35 and 28 ms"
     assert table.loc["two_gpus", "recomputed"] == "104 and 357 ms"  # 6.97 TFLOP at 67 and 19.5 TFLOP/s
-    assert table.loc["third_backward", "printed"] == 464
     assert table.loc["only_backward", "printed"] == pytest.approx(0.439231 / 0.067724, abs=0.005)
     assert table.loc["compiling_removes_launches", "printed"] == "5.8 to 1.2 ×"
     assert table.loc["cache_is_full", "recomputed"] == pytest.approx(4 * 128_625_408 / (132 * 2**18))
@@ -49,7 +47,6 @@ def test_the_reasons_numbers_are_true():
     slower = wide["H100", "forward"] > wide["A100", "forward"]
     assert set(slower[slower].index) == {"small", "medium", "large"}
     table = published("transformer_compile").pivot_table(index="model", columns=["mode", "phase"], values="seconds")
-    assert round(table["eager", "forward"]["2.7b"] / wide["H100", "forward"]["2.7b"] - 1, 2) == 0.06
     assert round((table["compiled", "backward"] / table["compiled", "forward"]).min(), 1) == 5.6
     assert round((SIZES["xl"][0] / SIZES["small"][0]) ** 2) == 4
     assert (SIZES["xl"][2], SIZES["2.7b"][2]) == (48, 32)

@@ -34,7 +34,6 @@ def test_a_claim_is_recomputed(table, claim, printed, recomputed, holds):
 def test_claims_without_a_printed_link_or_a_formula(table):
     assert table.loc["link_of_13b_on_h100", "printed"] is None and table.loc["link_of_13b_on_h100", "holds"] is None
     assert table.loc["link_of_13b_on_h100", "recomputed"] == pytest.approx(632.7, abs=0.1)
-    assert table.loc["one_efficiency_for_two", "printed"] == "90 and 90 %"
 
 
 def test_the_tables_were_copied_without_slips():

@@ -2,20 +2,14 @@
 
 import pytest
 
-from labkit.engine.recordings import replay
 from labkit.node import limits
 from labkit.tables.published import published
 from labkit.tables.resnet import PARAMETERS
 from lessons import collectives
-from lessons.collectives.claims import communication, seconds
+from lessons.collectives.claims import communication
 
 
 def test_figures_in_the_reasons():
-    run = collectives.bandwidths(replay("h200x2/collectives/gloo")).query("bytes == 2**30").set_index("ranks")
-    scaled = run[["median_us", "first_us"]] / 1e6 * 1e9 / 2**30
-    assert scaled["first_us"].round(1).tolist() == [1.3, 1.6, 1.4]
-    times = [seconds("gloo", count, 1000.0) for count in run.index]
-    assert (scaled["median_us"] / times).between(1 / 4.05, 1 / 3.1).all(), "a third to a quarter"
     largest = collectives.published_times(published("all_reduce")).query("backend == 'nccl' and megabytes == 1000")
     link = limits.ring_bus_limit_gb_per_s(limits.spec("Tesla V100-SXM2-32GB")) / 6
     pair = largest.set_index("processes")["bus_gb_per_s"][2]
@@ -29,7 +23,7 @@ def test_times_of_a_ring_hold(edited_claims):
         return rows.assign(seconds=2 * (n - 1) * 20e-6 + 2 * (n - 1) / n * megabytes / 1e3 / 120)
 
     table = edited_claims(collectives, "all_reduce", ring)
-    assert table["holds"][["small_message", "growth_with_size", "latency", "rate_of_the_links"]].all()
+    assert table["holds"][["small_message", "growth_with_size", "rate_of_the_links"]].all()
 
 
 def test_times_below_the_links_least_do_not_hold(edited_claims):
@@ -42,4 +36,4 @@ def test_a_bandwidth_of_gradients_holds(edited_claims):
     table = edited_claims(
         collectives, "resnet_compute_communication", lambda rows: rows.assign(bandwidth_gb_per_second=needed)
     )
-    assert table["holds"][["exchanged_bytes", "rate_of_gradients"]].all()
+    assert table["holds"]["exchanged_bytes"]

@@ -9,7 +9,6 @@ from labkit.tables.goals import scorecard_of
 from labkit.tables.published import published
 from labkit.theory.sizes import GIB, KIB
 from lessons import collectives
-from lessons.collectives import tables
 from lessons.collectives.theory import COLLECTIVES, bus_factor
 
 H200 = 18 * 26.562  # GB/s over all NVLinks
@@ -177,6 +176,3 @@ def test_the_published_all_reduce_is_its_start_up():
     nccl, gloo = times[times["backend"] == "nccl"], times[times["backend"] == "gloo"]
     assert set(nccl["verdict"]) == {"suspiciously low"} and set(gloo["verdict"]) == {"no limit known"}
     assert nccl["share_of_limit"].max() < 0.02
-    fits = tables.published_fits(times)
-    assert fits["ranks"].tolist() == [2, 4, 6] and set(fits["backend"]) == {"nccl"}, "gloo has one size"
-    assert (fits["alpha_us"] > 0.3e6).all() and fits["alpha_us"].is_monotonic_increasing

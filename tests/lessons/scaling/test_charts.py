@@ -48,7 +48,7 @@ def test_scaling_chart(runs, name):
     printed = scaling.published_speedups(published("resnet_speedup"))
     guess = Prediction("?", "%", 90.0)
     pairs = pair(runs[name][0]), pair(runs["full"][0])
-    figure = drawn(scaling.scaling_chart(*pairs, published=printed, guess=guess), 1 if name == "full" else 2)
+    figure = drawn(scaling.scaling_chart(*pairs, published=printed, guess=guess), 2 if name in ("one", "eight") else 1)
     marks = [line for line in figure.axes[-1].lines if line.get_label() == "your prediction"]
     assert marks[0].get_ydata()[0] == pytest.approx(1.8), "90 % of two GPUs"
     named = [

@@ -109,22 +109,6 @@ def printed_speedups(flash_checked: pd.DataFrame) -> pd.DataFrame:
     return _sourced(table, flash_checked)
 
 
-def fixed_shares(flash_checked: pd.DataFrame) -> pd.DataFrame:
-    """Return, at the longest sequence, the part of a time that no head dimension shortens: a line's value at none.
-
-    `share` is that part of the time at the largest head dimension, `passes` how often an N×N matrix of float32 could
-    pass through memory meanwhile.
-    """
-    longest = flash_checked[flash_checked["sequence"] == flash_checked["sequence"].max()]
-    keys = ["implementation", "phase", "precision", "sequence"]
-    ms = longest.pivot_table(index=keys, columns="head_dim", values="ms")
-    fixed = np.polyfit(ms.columns, ms.T, 1)[1]
-    table = pd.DataFrame({"ms": ms[ms.columns.max()], "fixed_ms": fixed}).reset_index()
-    table["share"] = table["fixed_ms"] / table["ms"]
-    table["passes"] = table["fixed_ms"] / _pass_ms(table["sequence"], 1)
-    return _sourced(table, flash_checked)
-
-
 def _pass_ms(sequence: Any, heads: int) -> Any:
     """Return the milliseconds in which an N×N matrix of all heads passes through memory, per sequence length."""
     moved: Any = square_bytes(sequence, sequence, WIDTH[_PRECISION], heads)

@@ -8,11 +8,6 @@ from typing import Any
 from labkit.theory.step_memory import STATE_BYTES, Shape, ledger, step_moments
 
 
-def residual_bytes(samples: int, sequence: int, hidden: int) -> int:
-    """Return the bytes of the residual stream in float32: samples × sequence × hidden × 4."""
-    return 4 * samples * sequence * hidden
-
-
 def shape_of(plan: Any, **knobs: Any) -> Shape:
     """Return the shape of a plan's model, with knobs of a point."""
     names = ("vocabulary", "hidden", "inner", "layers", "heads", "samples", "sequence")
