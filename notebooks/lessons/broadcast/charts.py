@@ -150,7 +150,7 @@ def _name_marks(ax: Axes, shown: list[list[Layer]]) -> None:
         ax.plot([], [], "|", color=canvas.THEORY, ms=12, mew=2, label="least time by datasheet")
 
 
-def _with_links(tables: Sequence[pd.DataFrame]) -> Sequence[pd.DataFrame]:
+def _with_links(tables: tuple[pd.DataFrame, ...]) -> tuple[pd.DataFrame, ...]:
     """Return the tables without that of CPU processes beside a recorded run: they have one memory and no links."""
     return tables[1:] if len(tables) > 1 and fact(tables[0], "small") else tables
 
