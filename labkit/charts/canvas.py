@@ -78,7 +78,7 @@ def canvas(
 
 def finish(figure: Figure, source: str) -> Figure:
     """Write the footer (where the numbers come from), over several lines where it is long, and return the figure."""
-    lines, most = [], int(figure.get_figwidth() * 72 / (0.55 * FOOTER_POINTS))  # a character is 0.55 of its height wide
+    lines, most = [], int(figure.get_figwidth() * 72 / (0.57 * FOOTER_POINTS))  # a character is 0.57 of its height wide
     for part in source.split(" · "):
         joined = f"{lines[-1]} · {part}" if lines else part
         lines = [*lines[:-1], joined] if len(joined) <= most else [*lines, part]

@@ -7,7 +7,7 @@ from lessons.broadcast.exercises import attempts, check, check_function, diagnos
 from lessons.broadcast.exercises import suspects, why_faster
 from lessons.broadcast.plan import Sweep, Trial
 from lessons.broadcast.story import best_chunks, fastest, hidden, in_one_minute, memory_or_path
-from lessons.broadcast.story import same_bytes, ways_apart
+from lessons.broadcast.story import same_bytes, sizes_that_fit, ways_apart
 from lessons.broadcast.tables import ablation, chunk_sweep, least_times, least_times_table, methods, symptoms, timeline
 
 RECORDED = {"sweep": "h200x4/broadcast/sweep"} | {name: f"h200x2/broadcast/{name}" for name in ("trial", "suspects")}

@@ -150,6 +150,11 @@ def _name_marks(ax: Axes, shown: list[list[Layer]]) -> None:
         ax.plot([], [], "|", color=canvas.THEORY, ms=12, mew=2, label="least time by datasheet")
 
 
+def _with_links(tables: tuple[pd.DataFrame, ...]) -> tuple[pd.DataFrame, ...]:
+    """Return the tables without that of CPU processes beside a recorded run: they have one memory and no links."""
+    return tables[1:] if len(tables) > 1 and fact(tables[0], "small") else tables
+
+
 def _panels_of(tables: Sequence[pd.DataFrame]) -> list[list[Layer]]:
     """Return the panels of this run and the recorded one, or of the recorded one alone."""
     return run_panels(tables[0] if len(tables) > 1 else None, tables[-1], "bytes")
@@ -169,7 +174,11 @@ def _title(layers: list[Layer]) -> str:
 
 
 def ablation_chart(*tables: pd.DataFrame) -> Figure:
-    """Each method as two dots, from pageable and from pinned memory: how many times as fast as direct pageable."""
+    """Each method as two dots, from pageable and from pinned memory: how many times as fast as direct pageable.
+
+    Beside a recorded run, one of CPU processes is not drawn.
+    """
+    tables = _with_links(tables)
     shown, order = _panels_of(tables), _in_order(tables)
     figure, axes = panels(len(shown), rows=len(order), width=11.5 if len(shown) > 1 else 9.6)
     for ax, layers in zip(axes, shown, strict=True):
@@ -203,7 +212,9 @@ def chunk_curve(*tables: pd.DataFrame) -> Figure:
     """Time above the best chunk count's, in %, against the number of chunks: a panel per run, a line per method.
 
     Takes `chunk_sweep` tables: of the methods in chunks from pinned memory, or from pageable where nothing is pinned.
+    Beside a recorded run, one of CPU processes is not drawn.
     """
+    tables = _with_links(tables)
     shown = _panels_of(tables)
     figure, axes = panels(len(shown), height=3.6, width=11.5 if len(shown) > 1 else 9.6)
     for ax, layers in zip(axes, shown, strict=True):

@@ -12,6 +12,7 @@ from labkit.provenance import by_place, fact
 from labkit.story import units
 from labkit.story.verdict import one_minute, verdict
 from labkit.story.words import listed, resolved
+from labkit.theory.sizes import GIB
 from lessons.broadcast import tables
 from lessons.broadcast.theory import NAMES
 
@@ -92,6 +93,19 @@ def memory_or_path(table: pd.DataFrame) -> Markdown:
     best = paths.idxmax()
     more_path = f" Of the paths, {NAMES[best]} gains most: {units.times(paths[best])}."
     return verdict(f"**{more}**: {gains} as fast as that.{more_path if paths[best] > _SAME * path else ''}")
+
+
+def sizes_that_fit(recorded: pd.DataFrame) -> Markdown:
+    """Say whether the size in the course's template fits each report's three times, with the sizes that do."""
+    table = tables.fitting_sizes(recorded)
+    template = tables.TEMPLATE_BYTES / GIB
+    inside = table["least_gib"].lt(template).all() and table["most_gib"].gt(template).all()
+    sentence = (
+        f"**{units.number(template)} GiB {'fit' if inside else 'do not fit'} the times of both reports**: the course's "
+        "public template broadcasts so much. It does not prove what the reports ran."
+    )
+    shown = table.set_axis(["report", "at least, GiB", "at most, GiB"], axis=1)
+    return verdict(sentence, shown, summary="The sizes that fit")
 
 
 def hidden(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:

@@ -9,14 +9,16 @@ import pandas as pd
 
 from labkit.node.limits import Spec, against_limit, spec
 from labkit.provenance import fact, made_from, of_run, of_source, sources
-from labkit.tables.published import report_names
+from labkit.tables.published import H100, published, report_names
 from labkit.theory import intervals
+from labkit.theory.sizes import GIB
 from lessons.broadcast.plan import CHUNKED, METHODS, SHARED, WHOLE, Sweep
 from lessons.broadcast.theory import NAMES, least_seconds
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
+TEMPLATE_BYTES = 4 * 100_000 * 10_000  # of the tensor in the course's public template, in float32
 REPORTED = {"broadcast1": "direct", "broadcast2": "staged", "broadcast3": "pipelined"}
 _SETTING = ["method", "memory", "chunks"]
 
@@ -130,7 +132,7 @@ def overlap(spans: pd.DataFrame) -> float:
     return intervals.length(intervals.shared(host, peer)) / forwarding if forwarding else float("nan")
 
 
-def ladder(published: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
+def ladder(printed: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
     """Return what the reports' seconds mean if the tensor holds as much as the recorded one.
 
     Columns: report, method, seconds; copies (how many copies of the tensor one host link, or one thread, makes one
@@ -142,12 +144,29 @@ def ladder(published: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
     fastest = best(recorded)
     one_copy = fastest[fastest["method"] == "pipelined"].set_index("memory")["seconds"]
     pageable, pinned = size / one_copy["pageable"] / 1e9, size / one_copy["pinned"] / 1e9
-    rows = published.assign(method=published["method"].map(REPORTED), report=published["report"].map(report_names()))
+    rows = printed.assign(method=printed["method"].map(REPORTED), report=printed["report"].map(report_names()))
     rows["copies"] = rows["method"].map({"direct": gpus, "staged": 1, "pipelined": 1})
     rows["copy_gb_per_s"] = rows["copies"] * size / rows["seconds"] / 1e9
     middle = (pageable * pinned) ** 0.5
     rows["nearest_memory"] = ["pinned" if rate > middle else "pageable" for rate in rows["copy_gb_per_s"]]
-    return of_source(rows.drop(columns=["node"]), sources(published, recorded), pageable=pageable, pinned=pinned)
+    return of_source(rows.drop(columns=["node"]), sources(printed, recorded), pageable=pageable, pinned=pinned)
+
+
+def fitting_sizes(recorded: pd.DataFrame) -> pd.DataFrame:
+    """Return between which sizes of the tensor each report's three times keep their nearest memory.
+
+    Columns: report, least_gib, most_gib. The host link of an H100 bounds a size, too: `broadcast3` brings the whole
+    tensor through one.
+    """
+    table = ladder(published("broadcast"), recorded)
+    middle = (fact(table, "pageable") * fact(table, "pinned")) ** 0.5
+    limits = []
+    for report, rows in table.groupby("report", sort=False):
+        sizes = fact(recorded, "bytes") / GIB * middle / rows["copy_gb_per_s"]  # the rate grows with the assumed size
+        pinned = rows["nearest_memory"] == "pinned"
+        through_link = 1e9 * (H100.pcie_gb_per_s or math.inf) * rows["seconds"].min() / GIB
+        limits.append((report, sizes[pinned].max(), min(sizes[~pinned].min(), through_link)))
+    return made_from(pd.DataFrame(limits, columns=["report", "least_gib", "most_gib"]), table)
 
 
 def symptoms(run: Run) -> pd.DataFrame:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from operator import eq, ge
+from operator import ge
 from typing import Any
 
 import pandas as pd
 
 from labkit.engine.recordings import replay
-from labkit.tables.claims import Figures, within
-from labkit.tables.published import EIGHT, FOUR, H100, published, report_names
+from labkit.tables.claims import Figures, undecided, within
+from labkit.tables.published import EIGHT, FOUR, published, report_names
 from labkit.theory.sizes import MIB
 from labkit.theory.traffic import through_a_link, traffic
-from lessons.ddp_fsdp.tables import MODEL, holdings, per_sample, printed_differences, printed_per_sample, printed_runs
+from lessons.ddp_fsdp.tables import (
+    MODEL,
+    per_sample,
+    printed_differences,
+    printed_per_sample,
+    printed_runs,
+    template_per_sample,
+)
 
 RECORDED = "h200x2/ddp_fsdp/asreported"
 _GPUS = 4
@@ -35,13 +43,6 @@ def _run(report: str, batch: int, strategy: str = "ddp") -> pd.Series:
 
 def _stated_number(report: str, statement: str) -> float:
     return float(published("ddp_fsdp_statements").set_index(["report", "statement"]).loc[(report, statement), "value"])
-
-
-def _shared() -> float | None:
-    """Return a quarter of the batch, if no H100 could compute all of it in the printed step; TF32 would be faster."""
-    flop = 3 * 12 * (24 * 768**2 * 512 + 4 * 768 * 512**2)  # of a sample: products of weights and of attention
-    most = H100.tflops("fp32") * 1e12 * _run(FOUR, 64)["step_seconds"] / flop
-    return 64 / _GPUS if most < 64 else None
 
 
 def _samples_by_time(batch: int) -> float:
@@ -83,15 +84,11 @@ def _saved_ratio() -> float:
     return round(shares[16] / shares[64], 2)
 
 
-def _should_save_mib() -> float:
-    held = holdings(ranks=_GPUS).set_index("strategy")["predicted"]
-    return held["ddp"] - held["fsdp_full"]
-
-
-def _by_attention(attention: str) -> float:
-    """Return the MB that a sample adds to our recorded peak, with dropout."""
+def _with_the_templates_head() -> float:
+    """Return what a sample adds to our recorded peak, in MB: fused attention with dropout, and the template's head."""
     table = per_sample(replay(RECORDED))
-    return table[(table["attention"] == attention) & (table["dropout"] > 0)]["peak_mb"].iloc[0]
+    fused = table[(table["attention"] == "fused") & (table["dropout"] > 0)]
+    return template_per_sample(fused["peak_mb"].iloc[0])
 
 
 def _printed_mb(report: str) -> float:
@@ -105,10 +102,13 @@ def _slower(report: str, batch: int) -> Figures:
 
 
 FIGURES = {
-    "share_by_time": _at_both_batches(lambda batch: batch / _GPUS, _samples_by_time),
-    "rate": _at_both_batches(
-        lambda batch: _run(EIGHT, batch)["samples_per_second"],
-        lambda batch: _GPUS * batch / _run(EIGHT, batch)["step_seconds"],
+    "whole_batch": _at_both_batches(lambda batch: batch, _samples_by_time),
+    "rate": replace(
+        _at_both_batches(
+            lambda batch: _run(EIGHT, batch)["samples_per_second"],
+            lambda batch: _GPUS * batch / _run(EIGHT, batch)["step_seconds"],
+        ),
+        holds=undecided,
     ),
     "overhead": Figures(
         lambda: _stated_number(FOUR, "overhead of FSDP is less than"),
@@ -121,11 +121,8 @@ FIGURES = {
         lambda: through_a_link(traffic(MODEL, "ddp", _GPUS), _GPUS) / 1e6,
         ge,
     ),
+    "per_sample": Figures(lambda: round(_printed_mb(EIGHT), 1), _with_the_templates_head, _undecided_unless(_SAME)),
     "parameters": Figures(lambda: _stated_number(EIGHT, "parameters"), lambda: 4 * MODEL.parameters / 1e6, _SAME),
-    "fused_attention": Figures(partial(_printed_mb, EIGHT), partial(_by_attention, "fused"), _undecided_unless(_SAME)),
-    "share_by_memory": Figures(lambda: _GPUS * _printed_mb(EIGHT), partial(_printed_mb, FOUR), _SAME),
-    "shared_batch": Figures(lambda: 64 / _GPUS, _shared, _undecided_unless(eq)),
-    "slower_at_64": _slower(FOUR, 64),
     "saving": Figures(
         lambda: round(_saved_mib(FOUR, 64)),
         lambda: (1 - 1 / _GPUS) * _STATE_BYTES * MODEL.parameters / MIB,
@@ -133,9 +130,5 @@ FIGURES = {
     ),
     "saving_by_batch": Figures(
         _saved_ratio, lambda: _run(EIGHT, 64)["peak_bytes"] / _run(EIGHT, 16)["peak_bytes"], _SAME
-    ),
-    "wrapping": Figures(lambda: round(_saved_mib(FOUR, 64)), _should_save_mib, _undecided_unless(within(1.05))),
-    "memory_with_dropout": Figures(
-        partial(_printed_mb, FOUR), partial(_by_attention, "plain"), _undecided_unless(_SAME)
     ),
 }

@@ -45,7 +45,7 @@ def _divisible(batches: tuple[int, ...], gpus: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class BertPlan(TrainingPlan):
-    """BERT-base for classification: the model of two published reports, without their dropout (see AsReported)."""
+    """BERT-base for classification, without dropout; two published reports trained a BERT, too (see AsReported)."""
 
     lab: ClassVar[str] = "ddp_fsdp"
     worker: ClassVar[str] = "lessons.ddp_fsdp.worker"

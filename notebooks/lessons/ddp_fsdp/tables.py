@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lessons.ddp_fsdp.plan import BertPlan
 
 _SEEDS, _RESOLVED = 3, 2.0  # of the reports; standard errors (Student's t with two times three seeds asks for 2.8)
+_LOGITS = 4  # logits, their logarithm, and a gradient of each
 MODEL = bert(hidden=768, layers=12, vocabulary=30522, positions=512)
 REPORTED_GPUS = 4
 _SETTING = ["strategy", "ranks", "batch", "precision", "fused", "compiled"]
@@ -208,11 +209,20 @@ def printed_per_sample() -> dict[str, float]:
     return {name: size_bytes / 1e6 for name, size_bytes in sizes.items()}
 
 
+def template_per_sample(peak_mb: float) -> float:
+    """Return what a sample adds, in units of 10^6 bytes, to a peak with the masked-LM head of the course's template.
+
+    `peak_mb` is what it adds without; the head adds four float32 tensors of a number per token and word.
+    """
+    return peak_mb + _LOGITS * 4 * 512 * 30522 / 1e6
+
+
 def printed_differences() -> pd.DataFrame:
     """Return per report and batch: how FSDP's rate differs from DDP's, and whether the printed spreads resolve it.
 
     `difference` is a share of DDP's rate, `standard_error` that of the difference, from the standard deviations over
     three seeds; `resolved` where the difference is more than two of them. Seeds say nothing of other machines or days.
+    A printed deviation is the population's, as in the course's template, so one seed less divides it.
     """
     rows = printed_runs()
     ddp, fsdp = (rows[rows["strategy"] == name] for name in ("ddp", "fsdp_full"))
@@ -222,7 +232,7 @@ def printed_differences() -> pd.DataFrame:
     pairs["name"] = pairs["name_ddp"]
     table = pairs[["report", "name", "global_batch"]].assign(
         difference=pairs["samples_per_second_fsdp"] / base - 1,
-        standard_error=(stds**2).sum(axis=1) ** 0.5 / math.sqrt(_SEEDS) / base,
+        standard_error=(stds**2).sum(axis=1) ** 0.5 / math.sqrt(_SEEDS - 1) / base,
     )
     table["standard_errors"] = table["difference"].abs() / table["standard_error"]
     table["resolved"] = table["standard_errors"] > _RESOLVED

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOADS = {"large": 1.0, "shared out": 0.45}  # opacity of the bars
 _FASTER, _SLOWER = canvas.SERIES[2], canvas.SERIES[5]
+_SEGMENT_EDGES_MIB, _SEGMENT_SIZES = (64, 1024), ("under 64 MiB", "64 MiB to 1 GiB", "over 1 GiB")
 _PUBLISHED = {"ddp": "ddp_speedup", "fsdp_grad": "fsdp_speedup", "fsdp_full": "fsdp_speedup"}
 
 
@@ -147,7 +148,7 @@ def batches_chart(here: pd.DataFrame | None, recorded: pd.DataFrame, published: 
             style = {"color": canvas.PUBLISHED, "label": "published (H100)"}
             left.plot(printed["batch"], printed["tokens_per_second"], "^", **style)
         table = layers[-1].table
-        for ax, title, label in ((left, "Rate", "tokens/second"), (right, "Peak memory", f"{unit} on one GPU")):
+        for ax, title, label in ((left, "Rate", "tokens/second"), (right, "Peak memory", f"{unit} of one rank")):
             ax.set_xscale("log", base=2)
             ax.set_xticks(table["micro_batch"], table["micro_batch"])
             ax.set(title=f"{title}, {_run(table, alone=True)}", xlabel="sequences simultaneously (log)", ylabel=label)
@@ -179,8 +180,8 @@ def _batches_layer(left: Axes, right: Axes, layer: parts.Layer, scale: float) ->
 def memory_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
     """Per run, given as `memory_timeline` and `segments`, a row: memory in use by kind, moment by moment, and segments.
 
-    A step of the stairs is a segment, the largest first; its blue part is in use. A run on CPUs has no such record:
-    only the others are drawn. Raises ValueError where none is left.
+    Segments are added up by size; the blue part is in use. A run on CPUs has no such record: only the others are drawn.
+    Raises ValueError where none is left.
     """
     recorded = [run for run in parts.distinct(runs) if not any(table.empty for table in run)]
     if not recorded:
@@ -198,16 +199,16 @@ def memory_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
 
 
 def _segments(ax: Axes, segments: pd.DataFrame) -> None:
-    bars = segments[segments["segments"] == 1]
-    edges = [place - 0.5 for place in range(len(bars) + 1)]
-    ax.stairs(bars["segment_mib"], edges, fill=True, color=canvas.IDLE, label="reserved, not in use")
-    ax.stairs(bars["allocated_mib"], edges, fill=True, color=canvas.COMPUTE, label="in use")
-    unused, reserved = units.percent(fact(segments, "unused_share")), units.gib(segments["segment_mib"].sum() / 1024)
-    smaller = int(segments["segments"].sum()) - len(bars)
-    more = f"\n({smaller} smaller ones are not drawn)" if smaller else ""
-    ax.set(title=f"{unused} of {reserved} not in use", ylabel="MiB", xlabel=f"segments, largest first{more}")
-    ax.set(xlim=(-0.8, len(bars) - 0.2), xticks=[])
-    ax.grid(axis="y")
+    each = segments["segment_mib"] / segments["segments"]  # the last row adds up small ones
+    sizes = pd.cut(each, [0, *_SEGMENT_EDGES_MIB, float("inf")], labels=_SEGMENT_SIZES)
+    sums = segments.groupby(sizes, observed=True)[["segments", "segment_mib", "allocated_mib"]].sum()[::-1]
+    counts = sums["segments"].astype(int)
+    parts.rows(ax, [f"{size}: {count}" for size, count in counts.items()])
+    reserved_gib, used_gib = sums["segment_mib"].to_numpy() / 1024, sums["allocated_mib"].to_numpy() / 1024
+    parts.bars(ax, reserved_gib, color=canvas.IDLE, label="reserved, not in use")
+    parts.bars(ax, used_gib, color=canvas.COMPUTE, label="in use")
+    unused, reserved = units.percent(fact(segments, "unused_share")), units.gib(reserved_gib.sum())
+    ax.set(title=f"{unused} of {reserved} not in use", xlabel="GiB, at the end of backward", xlim=(0, None))
 
 
 def projection_chart(

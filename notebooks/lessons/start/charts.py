@@ -43,6 +43,7 @@ def wall_drawing() -> Figure:
         ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.04", fc=color, ec="none"))
         ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5)
     ax.plot([4.7, 4.7], [0.2, 3.8], color="#B5B5B5", lw=7, solid_capstyle="butt")
+    ax.text(4.92, 0.2, "the wall", ha="left", va="bottom", fontsize=9.5, style="italic")
     for y, ends, text, color in (
         (2.5, (2.95, 6.45), "plan (JSON)", canvas.MEASURED),
         (1.45, (6.45, 2.95), "rows (JSON lines)", canvas.COMMUNICATE),

@@ -1,12 +1,12 @@
-"""What two reports say about the sockets of their nodes, beside the matrix of wires that one of them prints."""
+"""What a report says about the sockets of its node, beside the matrix of wires that it prints."""
 
 from __future__ import annotations
 
 from operator import eq
 
 from labkit.node.topology import parse
-from labkit.tables.claims import Figures, undecided
-from labkit.tables.published import EIGHT, FOUR, published, published_topology
+from labkit.tables.claims import Figures
+from labkit.tables.published import FOUR, published, published_topology
 
 
 def _claimed(report: str) -> dict[str, int | None]:
@@ -28,14 +28,6 @@ def _on_nodes(node_of_gpu: dict[str, int | None]) -> str:
     return " / ".join(", ".join(gpus) for gpus in members)
 
 
-def _counts(node_of_gpu: dict[str, int | None]) -> str:
-    """Return how many GPUs each NUMA node has: "2 + 2"."""
-    nodes = [*node_of_gpu.values()]
-    return " + ".join(str(nodes.count(node)) for node in sorted({node for node in nodes if node is not None}))
-
-
 FIGURES = {
     "sockets_4xh100": Figures(lambda: _on_nodes(_claimed(FOUR)), lambda: _on_nodes(_wired()), eq),
-    "balanced_4xh100": Figures(lambda: _counts(_claimed(FOUR)), lambda: _counts(_wired()), eq),
-    "sockets_8xh100": Figures(lambda: _on_nodes(_claimed(EIGHT)), lambda: "no matrix as text", undecided),
 }

@@ -27,12 +27,12 @@ _PATHS = {  # what a copy crosses, on GPUs and on the CPU processes that take th
 
 
 def matrix(topology) -> pd.DataFrame:
-    """Return what `nvidia-smi topo -m` prints: a row per device, the class of its path to each, its CPUs and node."""
+    """Return what `nvidia-smi topo -m` prints: a row per device, the classes of its paths, a GPU's CPUs and node."""
     rows = {
         a.name: {b.name: topology.path(a.name, b.name).kind for b in topology.devices}
         | {
             "CPU affinity": _ranges(a.cpus) or (f"unknown ({a.unread})" if a.unread else "N/A"),
-            "NUMA affinity": "N/A" if a.numa is None else str(a.numa),
+            "NUMA affinity": str(a.numa) if a.kind == "gpu" and a.numa is not None else "N/A",
         }
         for a in topology.devices
     }

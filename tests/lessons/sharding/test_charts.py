@@ -60,7 +60,7 @@ def test_strategies_chart(runs, names):
 def test_batches_chart(runs):
     here, recorded = (sharding.batches(runs[name]) for name in ("few batches", "batches"))
     figure = checked(sharding.batches_chart(here, recorded, published("gpt2_batch_size")))
-    assert [ax.get_ylabel() for ax in figure.axes[1::2]] == ["MiB on one GPU", "GiB on one GPU"]
+    assert [ax.get_ylabel() for ax in figure.axes[1::2]] == ["MiB of one rank", "GiB of one rank"]
     assert [text.get_text().strip(": ") for ax in figure.axes for text in ax.texts] == ["out of memory"]
     assert "one CPU process" in figure.axes[0].get_title(loc="left")
     assert "published (H100)" in labels(figure)
