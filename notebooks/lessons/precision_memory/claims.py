@@ -83,15 +83,16 @@ def _recorded_slower(gpu: str) -> list[str]:
 
 
 def agreed(printed: set[str], recorded: list[set[str]]) -> bool | None:
-    """Return whether each recorded run has the printed models (True), none has (False), or they differ (None)."""
-    agree = [printed <= slower for slower in recorded]
-    return True if all(agree) else None if any(agree) else False
+    """Return whether each recorded run has the printed models (True), none has any of them (False), or neither."""
+    if all(printed <= slower for slower in recorded):
+        return True
+    return None if any(printed & slower for slower in recorded) else False
 
 
 def is_slower(steps: pd.DataFrame) -> bool:
     """Return whether a model's forward takes longer with mixed precision; takes ms and spread_ms by precision."""
-    mixed, plain = steps.loc["autocast"], steps.drop("autocast").nlargest(1, "ms").iloc[0]
-    return bool(mixed["ms"] - plain["ms"] > mixed["spread_ms"] + plain["spread_ms"])
+    mixed, plain = steps.loc["autocast"], steps.drop("autocast")
+    return bool((mixed["ms"] - plain["ms"] > mixed["spread_ms"] + plain["spread_ms"]).all())
 
 
 FIGURES = {

@@ -52,13 +52,6 @@ def _first_row() -> pd.Series:
     return table[(table["batch_per_gpu"] == 32) & (table["gpus"] == 2)].iloc[0]
 
 
-def _known_share() -> str:
-    """Return which part of the epochs the two printed columns explain, at batch 32 and at the others."""
-    share = 100 * (1 - _shares()["unexplained_share"])
-    first, rest = share.xs(32, level="batch_per_gpu"), share.drop(32, level="batch_per_gpu")
-    return f"{first.min():.0f} to {first.max():.0f} % (batch 32), {rest.min():.0f} to {rest.max():.0f} % (others)"
-
-
 def _step_ratio() -> float:
     """Return the printed computing of a step at batch 512 over that at batch 32, on two GPUs."""
     table = published_bandwidth(published("resnet_compute_communication"))
@@ -85,21 +78,16 @@ FIGURES = {
         lambda: round(_first_row()["bandwidth_gb_per_second"], 3), lambda: _first_row()["needed_gb_per_s"], SAME
     ),
     "computing_of_a_step": Figures(_step_ratio, _recorded_step_ratio, within(1.25)),
-    "parts_of_an_epoch": Figures(
-        lambda: "no figure",
-        _known_share,
-        lambda *_: True if _shares()["unexplained_share"].abs().max() < 0.05 else None,
-    ),
     "text_and_table": Figures(
         lambda: float(_statement("seconds_added_by_4_gpus_at_512")),
         lambda: _seconds(4, 512) - _seconds(2, 512),
         lambda printed, recomputed: printed * recomputed > 0,
     ),
     "gradients_suffice": Figures(
-        lambda: _statement("messages_in_q7"),
+        lambda: f"{_statement('messages_besides_gradients')}, too (Q6); {_statement('messages_in_q7')} suffice (Q7)",
         lambda: f"{_broadcasts('third step')} broadcasts per step; {_broadcasts(_MUTED)} without `broadcast_buffers`",
         lambda *_: _broadcasts("third step") > 0 == _broadcasts(_MUTED),
     ),
     "epoch_on_four": Figures(lambda: _seconds(4), lambda: _seconds(2) / 2, undecided),
-    "set_epoch": Figures(lambda: None, lambda: "no collective", lambda *_: False),
+    "set_epoch": Figures(lambda: "a synchronisation", lambda: "no collective", lambda *_: False),
 }

@@ -167,7 +167,7 @@ def faster(factor, **where):
         (
             "attention",
             slower_forward,
-            {"forward_times": True, "forward_at_the_longest": True, "backward_twice": False},
+            {"forward_times": True, "forward_at_the_longest": True, "backward_twice": None},
         ),
         ("attention", agreeing, {"backward_twice": True, "memory_before_backward": True}),
         ("attention", one_matrix, {"memory_before_backward": False}),

@@ -17,9 +17,9 @@ FIGURES = {  # printed, recomputed, holds
     "uneven_split": (0.528, 0.507, True),
     "kept_memory": (9936.4, 9670.8, True),
     "memory_spread": (33.5, 33.477, True),
-    "fast_compute": ("small", 100 * 3 / 7, False),
+    "fast_compute": ("small", 100 * 3 / 7, None),
     "weights_distributed": (2.402, 4 * 109.5e6 / 2**30, False),
-    "slow_stage": ("later stages", "earlier and later stages", False),
+    "slow_stage": ("later stages", "earlier and later stages", True),
 }
 
 
@@ -56,7 +56,7 @@ def test_the_reasons_figures():
         ("pipeline_splits", "1,5226.2", "1,3687.0", "two_layers", True),
         ("pipeline_splits", "3,5322.4", "3,5235.0", "both_ends", True),
         ("pipeline_gpus", "8.702", "6.650", "weights_distributed", True),
-        ("pipeline_statements", "idles,later", "idles,earlier and later", "slow_stage", True),
+        ("pipeline_statements", "idles,later", "idles,only later", "slow_stage", False),
     ],
 )
 def test_other_figures_change_the_verdict(edited_claims, file, old, new, claim, holds):
