@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from operator import eq
 
 import pandas as pd
 
@@ -167,5 +166,7 @@ FIGURES = {
     "uneven_split": Figures(_split_ratio, _recorded_split_ratio, _near_both),
     "kept_memory": Figures(partial(_printed_memory, 2), partial(_peak_mib, "kept", "x2/pipeline/kept", 2), _NEAR),
     "memory_spread": Figures(_printed_spread, _spread_of_peaks, _NEAR),
-    "slow_stage": Figures(lambda: _stated(EIGHT, "a slow stage idles"), _waiting_stages, lambda printed, ours: printed in ours),
+    "slow_stage": Figures(
+        lambda: _stated(EIGHT, "a slow stage idles"), _waiting_stages, lambda printed, ours: printed in ours
+    ),
 }
