@@ -155,8 +155,6 @@ def handle(request: Request, handler: RequestHandler) -> None:
     elif request["kind"] == "look around":
         handler.look_around(request)
     elif request["kind"] == "start":
-        # A run whose folder was renamed may have had this name, and been stopped under it.
-        STOPPED_LAUNCHES.discard((request["folder"], request["launch"]))
         handler.start(request)
 
 

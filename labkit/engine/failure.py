@@ -13,7 +13,6 @@ from contextlib import suppress
 from json import dumps  # a lab may patch the module's
 from time import monotonic
 from time import time as unix_time
-from types import TracebackType
 from typing import Any
 
 from labkit.engine.json_lines import open_to_append
@@ -23,11 +22,7 @@ from labkit.engine.worker import Worker
 MOST_TRACEBACK = 12_000  # characters that cross the wall; the worker's log has all of them
 MOST_MESSAGE = 2_000
 VICTIM_SECONDS = 1  # how long a rank that raised because another one is gone lets that one speak and end first
-HEAD_FRAMES, TAIL_FRAMES = 100, 1_000  # of a traceback: to format each takes 10 µs, and a recursion may have 10**7
 CLASS_NAME = type.__dict__["__name__"].__get__  # of a class whose own metaclass may raise
-_CUT_TRACEBACKS: list[
-    TracebackType | None
-] = []  # what was cut out: to free so many takes long, too, and this process ends
 
 CPP_FRAMES = re.compile(r"\nException raised from .* \(most recent call first\):\n.*", re.S)  # the traceback has them
 
@@ -92,34 +87,11 @@ def description(error: BaseException) -> dict[str, Any]:
 
 def traceback_text(error: BaseException) -> str:
     try:
-        for earlier in _chain(error):
-            _shorten_traceback(earlier)
         return _writable("".join(traceback.format_exception(error)))
     except BaseException as another:  # the student's own exception class may be the broken one
         frames = "".join(traceback.format_tb(error.__traceback__))
         cannot = f"whose traceback cannot be shown ({CLASS_NAME(type(another))})"
         return _writable(f"{frames}{CLASS_NAME(type(error))}, {cannot}\n")
-
-
-def _shorten_traceback(error: BaseException) -> None:
-    """Take the middle out of a traceback that is too long to be formatted, and say so in a note."""
-    first, frames = error.__traceback__, 0
-    at = first
-    while at:
-        frames, at = frames + 1, at.tb_next
-    if first is None or frames <= HEAD_FRAMES + TAIL_FRAMES:
-        return
-    last = _frame_below(first, HEAD_FRAMES - 1)
-    _CUT_TRACEBACKS.append(last.tb_next)
-    last.tb_next = _frame_below(last, frames - HEAD_FRAMES - TAIL_FRAMES + 1)
-    error.add_note(f"({frames - HEAD_FRAMES - TAIL_FRAMES:,} frames are left out)")
-
-
-def _frame_below(frame: TracebackType, steps: int) -> TracebackType:
-    for _ in range(steps):
-        assert frame.tb_next is not None, "the caller has counted the frames"
-        frame = frame.tb_next
-    return frame
 
 
 def message(error: BaseException) -> str:

@@ -83,19 +83,10 @@ def _write_probe(probe: Path) -> str:
     try:
         probe.write_bytes(bytes(4096))
     except OSError as error:
-        return f"{error.strerror}{inode_remark(probe.parent)}"
+        return error.strerror or str(error)
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
-    return ""
-
-
-def inode_remark(folder: Path) -> str:
-    """Return a remark where the folder's disk has room for bytes, but not for another file."""
-    with suppress(OSError):
-        disk = os.statvfs(folder)
-        if disk.f_files and not disk.f_favail and disk.f_bavail:
-            return " (no inodes are left, so no file can be made)"
     return ""
 
 

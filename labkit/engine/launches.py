@@ -185,7 +185,6 @@ class Launches:
         """Write down how the run ended and what it took."""
         self.bars.close(finished=self.state == "finished")
         seconds, run = time.monotonic() - self.begun, self.run
-        run.folder = run.current_folder() or run.folder
         run.close(
             self.state,
             launches=self.count,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from labkit.engine.errors import MAKE_ROOM, DamagedRun, NowhereToWrite, PlanError
-from labkit.engine.files import inode_remark, replace_file
+from labkit.engine.files import replace_file
 from labkit.engine.json_lines import file_bytes, read_lines, row_line, size_bytes, tally
 from labkit.engine.plan import Plan
-from labkit.engine.run_folder import RunFolder, folder_identity, fresh_folder, runs_folder
+from labkit.engine.run_folder import RunFolder, fresh_folder, runs_folder
 from labkit.node import Node
 from labkit.node.comparability import key_conditions
 from labkit.node.conditions import Conditions
@@ -60,7 +60,6 @@ class Run(RunFolder):
         try:
             run = cls(fresh_folder(f"{datetime.now():%Y%m%d-%H%M%S}-{plan.lab}-{plan.name}"))
             run.logs.mkdir(mode=0o700)
-            run.identity = folder_identity(run.folder)
             replace_file(run.plan_file, plan_text)
             run.write_nodes(nodes, networks, hosts)
         except NowhereToWrite:
@@ -68,8 +67,7 @@ class Run(RunFolder):
         except OSError as error:
             if run is not None:
                 shutil.rmtree(run.folder, ignore_errors=True)
-            why = f"{error.strerror}{inode_remark(runs_folder())}"
-            raise NowhereToWrite(f"{runs_folder()} cannot be written: {why}. {MAKE_ROOM}") from None
+            raise NowhereToWrite(f"{runs_folder()} cannot be written: {error.strerror}. {MAKE_ROOM}") from None
         return run
 
     @cached_property

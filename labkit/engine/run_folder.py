@@ -47,7 +47,6 @@ class RunFolder:
     def __init__(self, folder: Path | str, *, of_node: int = 0):
         self.folder, self.of_node = Path(folder), of_node
         self.closed: dict[str, Any] = {}
-        self.identity: tuple[int, int] | None = None  # of the folder that this process has made for the run
         # What every process of this run carries in its environment: 32 digits, the same after the folder has moved.
         self.mark = hashlib.sha256(os.fsencode(self.folder.absolute())).hexdigest()[:32]
 
@@ -164,36 +163,21 @@ class RunFolder:
         return log_excerpt(self.log_file(rank), most, end=end)
 
     def folder_lost(self) -> str:
-        """Return that the folder was removed, renamed, replaced or closed to its user while the run went on, or ""."""
+        """Return that the folder was removed, moved or closed to its user while the run went on, or ""."""
+        there = False
         for place in (self.plan_file, self.log_file(0)):
             try:
                 place.stat()
+                there = True
             except PermissionError as error:
                 why = f"({error.strerror}): while the run went on, its permissions were changed"
                 advice = f"Run `chmod u+rwx {place.parent}`, then read the rows or launch again"
                 return f"{place.parent} cannot be read any more {why}. {advice}"
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
-        now = self.current_folder()
-        if now == self.folder:
-            return ""
-        what = f"renamed to {now}" if now else "removed, or moved elsewhere,"
-        return f"the run's folder {self.folder} was {what} while the run went on"
-
-    def current_folder(self) -> Path | None:
-        """Return the folder's path, also after it was renamed beside where it was; None where it is not there."""
-        try:
-            self.plan_file.stat()
-            return self.folder
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError:  # a file system that is slow to answer
-            return self.folder
-        with suppress(OSError):
-            for other in self.folder.parent.iterdir():
-                if folder_identity(other) == self.identity:
-                    return other
-        return None
+            except OSError:  # a file system that is slow to answer
+                there = True
+        return "" if there else f"the run's folder {self.folder} was removed, or moved elsewhere, while the run went on"
 
     def unwritable(self) -> str:
         """Return why nothing can be written to the folder; "" where something can."""
@@ -211,12 +195,6 @@ def fresh_folder(name: str) -> Path:
             return folder
         except FileExistsError:
             folder = runs_folder() / f"{name}-{next(attempts)}"
-
-
-def folder_identity(folder: Path) -> tuple[int, int]:
-    """Return what stays the same where a folder is renamed, and differs from every other one's."""
-    about = folder.lstat()
-    return about.st_dev, about.st_ino
 
 
 def _warn_of_others(folder: Path) -> None:

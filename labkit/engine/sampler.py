@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,7 @@ class Sampler:
 
     def __init__(self, run: Run, gpus: Sequence[tuple[int, str | None]] | None, ranks: tuple[int, int] | None = None):
         self._gpus, self._over, self._here = gpus, threading.Event(), range(*ranks) if ranks else None
-        self._run, self._folder = run, -1
+        self._run = run
         self._samples_taken, self._spent, self._notes, self._silent = 0, 0.0, [], set()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         if gpus is not None:
@@ -52,10 +51,6 @@ class Sampler:
 
     def _watch(self) -> None:
         with suppress(OSError, DamagedRun), ExitStack() as stack:
-            self._folder = os.open(self._run.folder, os.O_RDONLY | os.O_DIRECTORY)
-            stack.callback(os.close, self._folder)
-            # Found also after the folder is renamed.
-            self._run = Run(f"/proc/self/fd/{self._folder}", of_node=self._run.of_node)
             works = stack.enter_context(nvml()) if self._gpus else True
             if not works:
                 self._note("NVML does not answer, so the state of the GPUs is not known")

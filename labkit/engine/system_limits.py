@@ -7,9 +7,6 @@ import re
 import resource
 import tempfile
 from contextlib import suppress
-from pathlib import Path
-
-from labkit.node.host import cgroups
 
 LITTLE_ROOM = 2**16  # bytes: a lock takes 4096 in /dev/shm
 NO_ROOM = re.compile("No space left on device|(out of|insufficient) shared memory")
@@ -34,10 +31,9 @@ def with_limit(reason: str) -> str:
 
 def _process_limits_text() -> str:
     """Return what may bound the number of processes and threads here: the kernel tells not which of the two it was."""
-    user, group = resource.getrlimit(resource.RLIMIT_NPROC)[0], tightest_pids_limit()
-    bounds = [] if user == resource.RLIM_INFINITY else [f"`ulimit -u` allows {user} processes and threads"]
-    bounds += [f"pids.max of the control group {group[0]} allows {group[1]} of them in all"] if group else []
-    return ", and ".join(bounds) or "the system can have no more processes and threads"
+    user = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    bound = "" if user == resource.RLIM_INFINITY else f"`ulimit -u` allows {user} processes and threads, and "
+    return f"{bound}a container or job may allow fewer: pids.max of its control group"
 
 
 def _full_places(reason: str) -> list[str]:
@@ -59,15 +55,3 @@ def _full_places(reason: str) -> list[str]:
                 f"/dev/shm, where processes share memory and locks, holds {size}, {free} of it free now; {more}"
             )
     return places
-
-
-def tightest_pids_limit(root: Path = Path("/")) -> tuple[str, int] | None:
-    """Return the name of the group, of those above this process, that allows the fewest, and how many; or None.
-
-    A container may see its own group at the top of the mount, whatever its name: the top is always looked at.
-    """
-    limits = {}
-    for name, folder in cgroups("pids", root):
-        with suppress(OSError, ValueError):  # "max", or no such group in this container
-            limits[name] = int((folder / "pids.max").read_text(encoding="utf-8"))
-    return min(limits.items(), key=lambda limit: limit[1]) if limits else None

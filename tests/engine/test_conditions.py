@@ -172,15 +172,6 @@ def test_a_clock_that_jumps_is_one_sentence(gpu_run, monkeypatch):
     assert 0 <= gpu_run.conditions().seconds < 30
 
 
-def test_conditions_follow_a_folder_that_is_renamed(gpu_run, tmp_path):
-    sampler = Sampler(gpu_run, [])
-    soon(gpu_run.conditions_file.exists)
-    moved = gpu_run.folder.rename(tmp_path / "moved")
-    sampler.stop()  # gives the last look 0.8 s, which a busy machine may not leave it
-    soon(lambda: Run(moved).conditions().seconds is not None)
-    assert not gpu_run.folder.exists()
-
-
 def test_the_line_below_the_bar_shows_what_is_known(tmp_path):
     assert progress.line({}) == ""
     host = {"at_s": 1, "gpu": None, "cpu_percent": 87.4, "memory_available_gib": 12.34}

@@ -15,7 +15,6 @@ from launches import HERE, failed, soon
 from labkit import node
 from labkit.engine.errors import GroundLost, Interrupted, NowhereToWrite, WorkerHung, WorkerRaised
 from labkit.engine.run import Run
-from labkit.engine.system_limits import tightest_pids_limit
 from labkit.launching import launch
 
 pytestmark = pytest.mark.timeout(120)
@@ -127,25 +126,7 @@ def few_tasks():
 @pytest.mark.slow
 def test_few_processes_in_a_control_group(few_tasks):
     said = limited("0", before=("sh", "-c", f'echo $$ > {few_tasks}/cgroup.procs && exec "$@"', "sh"))
-    assert f"pids.max of the control group /{few_tasks.name} allows 12 " in said
-
-
-@pytest.mark.parametrize(
-    ("groups", "limits", "fewest"),
-    [
-        ("0::/user/7", {"user/7": "max", "user": "300", "": "max"}, ("/user", 300)),
-        ("8:cpu,pids:/a\n0::/a", {"cpu,pids/a": "40", "cpu,pids": "max"}, ("/a", 40)),
-        ("0::/seen/from/outside", {"": "50"}, ("/", 50)),
-        ("no group", {}, None),
-    ],
-)
-def test_the_control_group_that_allows_the_fewest_processes(tmp_path, groups, limits, fewest):
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(groups + "\n")
-    for folder, most in limits.items():
-        (group := tmp_path / "sys/fs/cgroup" / folder).mkdir(parents=True, exist_ok=True)
-        (group / "pids.max").write_text(most + "\n")
-    assert tightest_pids_limit(tmp_path) == fewest
+    assert "a container or job may allow fewer: pids.max of its control group" in said
 
 
 def shared_memory(options: str) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ import pytest
 from failing_launches import HERE, failed, launch, nothing_left, works
 from failing_plan import Failing
 
-from labkit.engine.errors import GroundLost, RunError, WorkerHung, WorkerRaised
-from labkit.engine.run import Run
+from labkit.engine.errors import GroundLost, RunError, WorkerRaised
 from labkit.engine.session import AgentSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -54,34 +53,6 @@ def test_a_run_folder_that_is_removed(tmp_path):
     assert "lost with the folder" in str(error)
     nothing_left(error.run)
     works()
-
-
-def test_a_run_folder_that_is_renamed(tmp_path):
-    kept = tmp_path / "runs" / "kept elsewhere"
-    error = lost(tmp_path, lambda folder: folder.rename(kept), "slow")
-    assert f"was renamed to {kept} while the run went on" in error.sentence
-    assert error.run.folder == kept
-    assert len(error.run.rows) == 2
-    assert Run(kept).status["state"] == error.sentence
-    nothing_left(error.run)
-    works()
-
-
-@pytest.mark.parametrize("end", ["a finished run", "a stopped run"])
-def test_a_run_with_the_name_of_one_that_was_renamed(tmp_path, monkeypatch, end):
-    """It is not given that one's end, and not stopped because that one was."""
-    monkeypatch.setattr("labkit.engine.run.datetime", StoppedClock)
-    if end == "a finished run":
-        first = works()
-    else:
-        with pytest.raises(WorkerHung) as caught:
-            launch(Failing(faults=("slow",)), limit_s=0)
-        first = caught.value.run
-    state = first.status["state"]
-    kept = first.folder.rename(tmp_path / "runs" / "kept")
-    second = works()
-    assert (second.folder, len(second.rows)) == (first.folder, 2)
-    assert Run(kept).status["state"] == state
 
 
 def meeting_place() -> Path:

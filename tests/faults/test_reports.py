@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from failing_launches import failed, launch, nothing_left
-from failing_odd import raise_value_error
 from failing_plan import Failing
 
-from labkit.engine import failure
 from labkit.engine.errors import WorkerRaised
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -37,30 +33,6 @@ def test_interrupts_that_never_stop_in_one_rank():
     error = failed(WorkerRaised, "interrupts")
     assert error.sentence == "rank 1 raised KeyboardInterrupt at point 0 (seed=0, fault=interrupts)"
     assert "in interrupt_from_threads" in error.detail
-
-
-def test_a_recursion_without_end():
-    """A traceback of millions of frames would take minutes to format, and gigabytes."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(10**6)
-    try:
-        go_down(100_000)
-    except ValueError as error:
-        text = failure.traceback_text(error)
-    finally:
-        sys.setrecursionlimit(limit)
-    assert text.count("\n") < 5_000
-    assert "in test_a_recursion_without_end" in text
-    assert "in raise_value_error" in text
-    assert text.endswith("ValueError: the real reason\n(98,903 frames are left out)\n")
-
-
-def go_down(depth: int) -> None:
-    go_further_down(depth - 1) if depth else raise_value_error()
-
-
-def go_further_down(depth: int) -> None:
-    go_down(depth - 1) if depth else raise_value_error()
 
 
 def test_a_forked_process_that_comes_back_writes_no_row():
