@@ -184,7 +184,7 @@ def test_which_knob(steps, folder):
 def test_a_readers_cpus_are_not_judged(steps):
     here = lab.strategies(steps)
     there = made_from(here.copy(), here)
-    there.attrs["source"] = "recorded on two nodes"
+    there.attrs |= {"source": "recorded on two nodes", "recorded": True}
     assert lab.judged(here, there) is there and lab.judged(counting(here), there) is not there
     assert lab.within_band(here).data == ""
     said = lab.sharded_steps(here, there).data

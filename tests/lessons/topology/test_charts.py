@@ -32,7 +32,7 @@ def copies(tmp_path_factory):
 @pytest.mark.parametrize("name", ["full", "small", "eight", "two", "one"])
 def test_copy_charts(copies, name):
     here, recorded = copies[name], copies["full"].copy()
-    recorded.attrs["source"] = "recorded on 4 × NVIDIA H200"
+    recorded.attrs |= {"source": "recorded on 4 × NVIDIA H200", "recorded": True}
     checked(topology.pairs_chart(here, recorded))
     checked(topology.host_chart(topology.host_rates(here), topology.host_rates(recorded)))
     figure = checked(topology.rates_chart(topology.alone(here), topology.alone(recorded), 300.0))
@@ -44,7 +44,7 @@ def test_copy_charts(copies, name):
 def test_only_gpus_have_a_sum(copies):
     """Processes that share cores do not copy at one time, so their rates do not add up."""
     recorded = topology.host_rates(copies["full"].copy())
-    recorded.attrs["source"] = "recorded on 4 × NVIDIA H200"
+    recorded.attrs |= {"source": "recorded on 4 × NVIDIA H200", "recorded": True}
     here, there = topology.host_chart(topology.host_rates(copies["small"]), recorded).axes
     for ax, columns in ((here, 2), (there, 3)):
         assert len(ax.containers) == columns
