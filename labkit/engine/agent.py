@@ -155,6 +155,8 @@ def handle(request: Request, handler: RequestHandler) -> None:
     elif request["kind"] == "look around":
         handler.look_around(request)
     elif request["kind"] == "start":
+        # A run that was stopped, and removed since, may have had this name within the same second.
+        STOPPED_LAUNCHES.discard((request["folder"], request["launch"]))
         handler.start(request)
 
 

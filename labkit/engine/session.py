@@ -308,6 +308,12 @@ class AgentSession(ProcessSession):
             return ""  # it has removed its folder by itself, as it left
         return self._folder
 
+    def send_request(self, request: Request) -> None:
+        """Send the agent a request; a launch forgets the outcome of an earlier run of this name."""
+        if request["kind"] == "start":  # that run may have been removed within the same second
+            self._outcomes.pop((request["environment"][MARK_VARIABLE], request["launch"]), None)
+        super().send_request(request)
+
     def outcome(self, run: Run, launch: int) -> LaunchOutcome | None:
         with self._reading, suppress(ValueError):  # once the agent has left, the pipe is closed
             while more := self._outcomes_pipe.read(2**16):

@@ -16,7 +16,7 @@ import pytest
 from failing_launches import HERE, failed, launch, nothing_left, works
 from failing_plan import Failing
 
-from labkit.engine.errors import GroundLost, RunError, WorkerRaised
+from labkit.engine.errors import GroundLost, RunError, WorkerHung, WorkerRaised
 from labkit.engine.session import AgentSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -53,6 +53,21 @@ def test_a_run_folder_that_is_removed(tmp_path):
     assert "lost with the folder" in str(error)
     nothing_left(error.run)
     works()
+
+
+@pytest.mark.parametrize("end", ["a finished run", "a stopped run"])
+def test_a_run_with_the_name_of_one_that_was_removed(monkeypatch, end):
+    """It is not given that one's end, and not stopped because that one was."""
+    monkeypatch.setattr("labkit.engine.run.datetime", StoppedClock)
+    if end == "a finished run":
+        first = works()
+    else:
+        with pytest.raises(WorkerHung) as caught:
+            launch(Failing(faults=("slow",)), limit_s=0)
+        first = caught.value.run
+    shutil.rmtree(first.folder)
+    second = works()
+    assert (second.folder, len(second.rows)) == (first.folder, 2)
 
 
 def meeting_place() -> Path:
