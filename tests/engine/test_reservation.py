@@ -378,7 +378,7 @@ def test_two_users_share_the_locks(gpus):
     with another_process(code) as (_, child):
         with pytest.raises(NotEnoughGpus):
             reserve(1, 0.3, told.append)
-        assert "GPU 0: nobody (process " in told[-1]
+        assert "GPU 0: nobody (process " in told[-1] and "\n" not in told[-1], "as the command has it"
         os.kill(int(child), 9)
     reserve(1, 10).release()
 
