@@ -38,7 +38,7 @@ def launch(
     Slurm, where each gets a line to paste; "namespaces" on two of this machine, whose processes stand in for GPUs.
 
     A launch holds its GPUs alone among all launches on this node: it takes free ones, else it waits, for `limit_s` at
-    most, and shows place and owners. LABKIT_MAX_GPUS and LABKIT_MAX_MINUTES in the environment bound what each user
+    most, and shows who holds them. LABKIT_MAX_GPUS and LABKIT_MAX_MINUTES in the environment bound what each user
     holds, and how long a run takes. Where another program holds a GPU, too, `run.source` says so.
 
     A plan of size="recorded" launches nothing: what is returned is the recorded run that it was read from.

@@ -1,24 +1,23 @@
-"""File locks in a folder that all users of a node share: one per GPU, and a ticket per launch.
+"""File locks in a folder that all users of a node share: one per GPU, and a turnstile for those who wait for GPUs.
 
-A lock is held with flock(2), so the system releases it when its process ends, however it ends. The folder is /tmp, or
-$LABKIT_LOCKS. What a user writes there, no other user can change: the folder is sticky and belongs to root. Nothing is
-ever written to a file of another user, and no link is followed. Another user can hold a GPU's lock for as long as a
-process of theirs lives, and be seen doing so; their files alone hold nothing.
+A lock is held with flock(2), so the system releases it when its process ends, however it ends, and /proc/locks tells
+who holds it. The folder is /tmp, or $LABKIT_LOCKS. It is sticky and belongs to root, so that no user can remove what
+another one has made. The files stay empty, and no link is followed. Another user can hold a lock that all users share
+for as long as a process of theirs lives, and be seen doing so; their files alone hold nothing.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
-import math
 import os
 import re
-import secrets
 import stat
-from contextlib import suppress
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+
+import psutil
 
 from labkit.engine.errors import PlanError
 from labkit.engine.files import name_of_user
@@ -29,10 +28,12 @@ READ_FLAGS = (
 NEW_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 BITS_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 ATTEMPTS = 5
-MOST_TICKET = 4096  # bytes of it that are read
-MOST_GPUS = 1024
-TICKETS, LOCKS, USERS = "labkit-launch-", "labkit-gpu-", "labkit-user-"
-_DESCRIPTORS: set[int] = set()  # of all locks that this process holds
+MOST_COMMAND = 40  # characters of it that are shown
+SYSTEM_LOCKS = Path("/proc/locks")
+LOCK_LINE = re.compile(
+    r"\d+: FLOCK +ADVISORY +\w+ +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) "
+)  # not of those that wait for it
+_HELD: set[Lock] = set()  # by this process
 
 
 class LocksUnusable(OSError):
@@ -46,8 +47,8 @@ class NoLocksFolder(PlanError):
 def locks_folder() -> Path:
     """Return the folder of the locks: $LABKIT_LOCKS, or /tmp.
 
-    Raises NoLocksFolder where the variable names none, and LocksUnusable where another user than root could remove
-    what lies there.
+    Raises NoLocksFolder where the variable names none, and LocksUnusable where no file can be made there, or another
+    user than root could remove one.
     """
     named = os.environ.get("LABKIT_LOCKS")
     folder = Path(named or "/tmp")  # not $TMPDIR, which is one user's or one job's
@@ -65,29 +66,34 @@ def locks_folder() -> Path:
         raise LocksUnusable(f"{folder} belongs to {name_of_user(status.st_uid)}, who could remove locks; {advice}")
     if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not status.st_mode & stat.S_ISVTX:
         raise LocksUnusable(f"other users could remove locks in {folder}; {advice}")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise LocksUnusable(f"{folder} cannot be used for locks: {error.strerror}") from None
     return folder
 
 
 class Lock:
-    """A file that this process has locked, `descriptor`; `release` more than once changes nothing."""
+    """A file that this process has locked, until it ends; what is forked from it holds nothing."""
 
     def __init__(self, descriptor: int):
         self.descriptor: int | None = descriptor
-        self.process = os.getpid()
-        _DESCRIPTORS.add(descriptor)
+        _HELD.add(self)
 
     def release(self) -> None:
-        """Unlock the file. In a process that was forked from its holder, nothing happens: the lock is not its own."""
+        """Unlock the file; more than once changes nothing."""
         descriptor, self.descriptor = self.descriptor, None
-        if descriptor is not None and self.process == os.getpid():
-            _DESCRIPTORS.discard(descriptor)
+        if descriptor is not None:
+            _HELD.discard(self)
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
-def lock(file: Path, mode: int = 0o644) -> Lock | None:
+def lock(file: Path, mode: int = 0o644, kind: int = fcntl.LOCK_EX) -> Lock | None:
     """Lock a file, which is made where it is missing; None where another process holds the lock.
+
+    A lock of the kind LOCK_SH is shared: the same file can be locked so again.
 
     Raises LocksUnusable for what is no file, cannot be opened or, where nobody else is to lock it (`mode`), is open to
     others or theirs: that holds nobody up.
@@ -106,7 +112,7 @@ def lock(file: Path, mode: int = 0o644) -> Lock | None:
                 raise LocksUnusable(
                     f"{name_of_user(status.st_uid)} has opened it to others; ask them or root to remove it"
                 )
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             if _is_same_file(file, descriptor):
                 return Lock(descriptor)
         except BlockingIOError:
@@ -134,125 +140,93 @@ def _is_same_file(file: Path, descriptor: int) -> bool:
     return False
 
 
+def lock_first(
+    files: Iterable[Path],
+    count: int,
+    held: ExitStack,
+    unusable: Callable[[Path, LocksUnusable], None],
+    mode: int = 0o644,
+) -> list[Path]:
+    """Lock the first `count` files that are free, until `held` is closed; none where fewer are. Return the free ones.
+
+    `unusable` is told of a file that cannot be locked. It counts as free: it holds nobody up.
+    """
+    free: list[Path] = []
+    with ExitStack() as taken:
+        for file in files:
+            if len(free) == count:
+                break
+            try:
+                if (found := lock(file, mode)) is None:
+                    continue
+                taken.callback(found.release)
+            except LocksUnusable as error:
+                unusable(file, error)
+            free.append(file)
+        if len(free) == count:
+            held.push(taken.pop_all())
+    return free
+
+
 def gpu_file(folder: Path, name: str) -> Path:
     """Return the file of the lock of a GPU, by its UUID."""
-    return folder / f"{LOCKS}{re.sub(r'[^A-Za-z0-9-]', '_', name)[:100]}.lock"
+    return folder / f"labkit-gpu-{re.sub(r'[^A-Za-z0-9-]', '_', name)[:100]}.lock"
 
 
-def user_file(folder: Path) -> Path:
-    """Return the file that the launches of this user lock in turns; nobody else can open it."""
-    return folder / f"{USERS}{os.geteuid()}.lock"
+def turnstile_file(folder: Path, name: str) -> Path:
+    """Return the file that a launch locks while it waits for GPUs; `name` is the first GPU that it sees."""
+    return gpu_file(folder, name).with_suffix(".turnstile")
 
 
-@dataclass(frozen=True)
-class TicketEntry:
-    """What a launch that goes on says of itself, and what the system says of it.
+def user_file(folder: Path, number: int) -> Path:
+    """Return a file that a launch of this user locks for each GPU that it takes; nobody else can open it."""
+    return folder / f"labkit-user-{os.geteuid()}-{number}.lock"
 
-    user: the owner of the ticket's file. since: when the ticket was written last, in Unix seconds by the system.
-    workers: how many it starts. waits: for GPUs ("gpus"), for an end of the same user's launches ("limit"), or for
-    nothing (""). gpus: names of those that it holds; none while it waits, and on CPUs.
+
+def cores_file(folder: Path) -> Path:
+    """Return the file that a launch on CPUs locks, shared, once per worker."""
+    return folder / "labkit-cores.lock"
+
+
+def holding_pids(file: Path) -> list[int]:
+    """Return the processes that hold locks of a file, each as often as it holds one.
+
+    A process that this one cannot see, as from within a container, is left out.
     """
-
-    user: int
-    since: float
-    workers: int
-    waits: str
-    gpus: tuple[str, ...]
-    file: Path
-
-
-class Ticket:
-    """The file that says what a launch of this process holds or waits for; locked for as long as it does."""
-
-    def __init__(self, folder: Path, prefix: str = TICKETS):
-        for _ in range(ATTEMPTS):
-            self.file = folder / f"{prefix}{os.geteuid()}-{os.getpid()}-{secrets.token_hex(4)}.json"
-            try:
-                descriptor = os.open(self.file, NEW_FILE_FLAGS, 0o644)
-                os.fchmod(descriptor, 0o644)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # a reader looked whether it is locked
-                os.close(descriptor)
-                continue
-            except OSError as error:
-                raise LocksUnusable(f"{folder} cannot be used for locks: {error.strerror}") from None
-            if _is_same_file(self.file, descriptor):
-                self.lock = Lock(descriptor)
-                return
-            os.close(descriptor)
-        raise LocksUnusable(f"{folder} cannot be used for locks: other processes lock every new file there")
-
-    def write(self, *, workers: int, waits: str = "", gpus: tuple[str, ...] = ()) -> None:
-        """Say what the launch holds or waits for. A ticket that a full disk cannot hold says nothing."""
-        text = json.dumps({"workers": workers, "waits": waits, "gpus": gpus}).encode()
-        if self.lock.descriptor is not None:
-            with suppress(OSError):
-                os.ftruncate(self.lock.descriptor, os.pwrite(self.lock.descriptor, text, 0))
-
-    def release(self) -> None:
-        """Remove the ticket."""
-        if self.lock.descriptor is not None and self.lock.process == os.getpid():
-            with suppress(OSError):
-                self.file.unlink(missing_ok=True)
-        self.lock.release()
-
-
-def ticket_entries(folder: Path, besides: Path | None = None, prefix: str = TICKETS) -> list[TicketEntry]:
-    """Return what the launches of all users say that go on, in the order in which they said it; `besides` one file.
-
-    `prefix`: of the tickets' names, where others than launches write some.
-
-    A ticket of this user whose process has ended is removed; those of others are passed over.
-    """
-    with suppress(OSError):
-        with os.scandir(folder) as listing:
-            files = [Path(item.path) for item in listing if item.name.startswith(prefix)]
-        read = (_read_ticket(file) for file in files if file != besides)
-        return sorted((entry for entry in read if entry is not None), key=lambda entry: entry.since)
-    return []
-
-
-def _read_ticket(file: Path) -> TicketEntry | None:
     try:
-        descriptor = os.open(file, READ_FLAGS)
+        status = file.stat(follow_symlinks=False)
+        lines = SYSTEM_LOCKS.read_text(encoding="utf-8").splitlines()
     except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _is_locked(descriptor):
-            if status.st_uid == os.geteuid():
-                file.unlink(missing_ok=True)
-            return None
-        ticket = json.loads(os.pread(descriptor, MOST_TICKET, 0))
-        return _parse_ticket(ticket, status, file)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
-    finally:
-        os.close(descriptor)
+        return []
+    found = [match.groups() for line in lines if (match := LOCK_LINE.match(line)) and int(match[4]) == status.st_ino]
+    device = (os.major(status.st_dev), os.minor(status.st_dev))
+    exact = [pid for pid, major, minor, _ in found if (int(major, 16), int(minor, 16)) == device]
+    return [int(pid) for pid in exact or (pid for pid, *_ in found)]  # overlayfs: stat(2) gives another device
 
 
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False  # closing the descriptor releases it
+def user_of(pid: int) -> str:
+    """Return the name of the user whose process it is. Raises psutil.Error where it has ended, or is hidden."""
+    return name_of_user(psutil.Process(pid).uids().real)
 
 
-def _parse_ticket(ticket: dict[str, Any], status: os.stat_result, file: Path) -> TicketEntry:
-    gpus = tuple(str(name) for name in ticket["gpus"][:MOST_GPUS])
-    workers = int(ticket["workers"])
-    if not 0 < workers <= MOST_GPUS or not math.isfinite(status.st_ctime):
-        raise ValueError(workers)
-    return TicketEntry(status.st_uid, status.st_ctime, workers, str(ticket["waits"]), gpus, file)
+def owner(pids: Iterable[int]) -> str:
+    """Return which of these processes holds a lock: user, number, command; "another process" where none is seen."""
+    for pid in pids:
+        with suppress(psutil.Error, OSError):
+            program, *arguments = psutil.Process(pid).cmdline() or ["?"]
+            command = " ".join([os.path.basename(program), *arguments])
+            shown = "".join(letter if letter.isprintable() else "?" for letter in command[:MOST_COMMAND])
+            return f"{user_of(pid)} (process {pid}: {shown}{'…' * (len(command) > MOST_COMMAND)})"
+    return "another process"
 
 
 def _forget() -> None:
     """Close the locks of the process that this one was forked from: they are not its own."""
-    for descriptor in _DESCRIPTORS:
-        with suppress(OSError):
+    for held in _HELD:
+        descriptor, held.descriptor = held.descriptor, None
+        if descriptor is not None:
             os.close(descriptor)
-    _DESCRIPTORS.clear()
+    _HELD.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from labkit import node
 from labkit.engine import locks
 from labkit.engine.errors import NotEnoughGpus, notice
-from labkit.engine.files import name_of_user
 from labkit.engine.launch_settings import limit_from_environment
 from labkit.engine.plan import Plan
 from labkit.node import Gpu, Node
 
 POLL_SECONDS = 0.1
-OVERTAKE_SECONDS = 60.0  # GPUs that were free as long are taken, even if an earlier launch waits for more of them
 ENDING_SECONDS = 0.5  # for the driver to forget processes of a launch that has just ended
 STAND_INS = "LABKIT_STAND_IN_GPUS"  # a JSON file: names of GPUs that CPU workers reserve, and who else holds each
 
@@ -36,16 +39,10 @@ class Reservation:
         self.candidates = _candidates(plan, here)[: plan.gpus if first_only else None]
         self.held: list[str] = []
         self.shared: set[int] = set()
-        self._ticket: locks.Ticket | None = None
-        self._locks: list[locks.Lock] = []
-        self._folder = Path()
-        self._free_since: float | None = None
-        self._queued: float | None = None  # since when it waits, as its ticket has it
-        self._written: tuple[str, tuple[Gpu, ...]] | None = None  # by the ticket
-        self._why = ""  # it waits
+        self._locks = ExitStack()
 
     def take(self, limit_s: float, tell: Callable[[str], None]) -> None:
-        """Take as many GPUs as the plan has workers; while too few are free, `tell` place and owners.
+        """Take as many GPUs as the plan has workers; while too few are free, `tell` who holds what.
 
         Raises NotEnoughGpus where that is more than a user may hold, and where too few were free for `limit_s`,
         and NoLocksFolder where LABKIT_LOCKS names none. Where the locks' folder cannot be used, it warns and takes the
@@ -58,120 +55,69 @@ class Reservation:
                 f"the plan wants {self.plan.gpus} GPU(s), and {allowed}: make it with gpus={user_limit}"
             )
         try:
-            self._folder = locks.locks_folder()
-            self._ticket = locks.Ticket(self._folder)
+            folder = locks.locks_folder()
         except locks.LocksUnusable as error:
             if self.candidates:
                 notice(f"other launches may use the same GPUs at the same time: {error}", stacklevel=2)
                 self._use_gpus(self.candidates[: self.plan.gpus], _other_programs(self.candidates))
             return
-        if self.candidates:
-            self._queue(limit_s, user_limit, tell)
-        else:
-            self._ticket.write(workers=self.plan.gpus)
-            self._warn_of_shared_cores()
+        if not self.candidates:
+            self._share_cores(locks.cores_file(folder))
+            return
+        deadline = time.monotonic() + limit_s
 
-    def _queue(self, limit_s: float, user_limit: int | None, tell: Callable[[str], None]) -> None:
-        begun = time.monotonic()
-        while not self._try_to_take(user_limit):
-            tell(self._why)
-            if time.monotonic() > begun + limit_s:
-                raise NotEnoughGpus(f"no {self.plan.gpus} GPU(s) were free within {limit_s:.0f} s: {self._why}")
+        def wait(why: str) -> None:
+            tell(why)
+            if time.monotonic() > deadline:
+                raise NotEnoughGpus(f"no {self.plan.gpus} GPU(s) were free within {limit_s:.0f} s: {why}")
             time.sleep(POLL_SECONDS * random.uniform(0.5, 1.5))
 
-    def _try_to_take(self, user_limit: int | None) -> bool:
-        """Take the GPUs if enough are free, and nobody waits who came before."""
-        if user_limit is None:
-            return self._try_to_take_locked(None)
-        try:
-            user_lock = locks.lock(locks.user_file(self._folder), mode=0o600)
-        except locks.LocksUnusable as error:
-            risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={user_limit}"
-            notice(f"{risk}: {error}", stacklevel=2)
-            return self._try_to_take_locked(user_limit)
-        if user_lock is None:  # another launch of this user looks, and is done in a moment
-            self._why = self._why or "waits for another launch of yours"
-            return False
-        try:
-            return self._try_to_take_locked(user_limit)
-        finally:
-            user_lock.release()
+        if user_limit is not None:
+            self._stay_below(user_limit, folder, wait)
+        files = {locks.gpu_file(folder, _gpu_name(gpu)): gpu for gpu in self.candidates}
+        with ExitStack() as turn:
+            turnstile = locks.turnstile_file(folder, _gpu_name(self.candidates[0]))
+            while not locks.lock_first([turnstile], 1, turn, _warn_of("launches may take GPUs out of turn")):
+                busy = [file for file in files if locks.holding_pids(file)]
+                wait(f"{self._reason_to_wait(files, busy)}, behind {locks.owner(locks.holding_pids(turnstile))}")
+            gpus, programs = self._lock_gpus(files, wait)
+        self._use_gpus(gpus, programs)
 
-    def _try_to_take_locked(self, user_limit: int | None) -> bool:
-        needed, others = self.plan.gpus, locks.ticket_entries(self._folder, besides=self._ticket and self._ticket.file)
-        mine = sum(len(other.gpus) for other in others if other.user == os.geteuid())
-        if user_limit is not None and mine + needed > user_limit:
-            self._why = f"waits, because your other launches hold {mine} GPU(s), and LABKIT_MAX_GPUS is {user_limit}"
-            self._write_ticket("limit")
-            return False
-        programs = _other_programs(self.candidates)
-        alone = [gpu for gpu in self.candidates if not programs[_gpu_name(gpu)]]
-        order = (
-            alone if len(alone) >= needed else sorted(self.candidates, key=lambda gpu: len(programs[_gpu_name(gpu)]))
-        )
-        taken = self._lock_gpus(order, {name for other in others for name in other.gpus})
-        waiting = self._waiting_before(others)
-        if len(taken) < needed:
-            self._free_since = None
-        elif not waiting or self._seconds_free() > OVERTAKE_SECONDS:
-            self._use_gpus(tuple(gpu for gpu in self.candidates if gpu in taken), programs)
-            self._write_ticket("", self.gpus)
-            return True
-        self._unlock_gpus()
-        self._write_ticket("gpus")
-        self._why = self._reason_to_wait(others, waiting, taken)
-        return False
+    def _stay_below(self, user_limit: int, folder: Path, wait: Callable[[str], None]) -> None:
+        """Wait until this user's launches have left as many of the course's GPUs to the user as this one needs."""
+        risk = f"launches of yours that begin at the same time may take more than LABKIT_MAX_GPUS={user_limit}"
+        while True:
+            files = (locks.user_file(folder, number) for number in range(user_limit))
+            free = len(locks.lock_first(files, self.plan.gpus, self._locks, _warn_of(risk), mode=0o600))
+            if free == self.plan.gpus:
+                return
+            theirs = f"your other launches hold {user_limit - free} GPU(s), or wait for them"
+            wait(f"waits, because {theirs}, and LABKIT_MAX_GPUS is {user_limit}")
 
-    def _lock_gpus(self, order: list[Gpu], claimed: set[str]) -> list[Gpu]:
-        """Lock the first free GPUs in this order; a file that cannot be locked holds nobody up."""
-        taken: list[Gpu] = []
-        for gpu in order:
-            if len(taken) == self.plan.gpus:
-                break
-            if _gpu_name(gpu) in claimed:
-                continue
-            try:
-                lock = locks.lock(locks.gpu_file(self._folder, _gpu_name(gpu)))
-            except locks.LocksUnusable as error:
-                notice(f"another launch may use GPU {gpu.index} at the same time: {error}", stacklevel=2)
-                taken.append(gpu)
-                continue
-            if lock is not None:
-                self._locks.append(lock)
-                taken.append(gpu)
-        return taken
+    def _lock_gpus(
+        self, files: dict[Path, Gpu], wait: Callable[[str], None]
+    ) -> tuple[tuple[Gpu, ...], dict[str, list[str]]]:
+        """Lock as many GPUs as the plan needs, once they are free; return them, and what other programs hold."""
 
-    def _waiting_before(self, others: list[locks.TicketEntry]) -> list[locks.TicketEntry]:
-        """Return the launches that began to wait before this one."""
-        queued = time.time() if self._queued is None else self._queued
-        return [other for other in others if other.waits == "gpus" and other.since < queued]
+        def unusable(file: Path, error: locks.LocksUnusable) -> None:
+            _warn_of(f"another launch may use GPU {files[file].index} at the same time")(file, error)
 
-    def _write_ticket(self, waits: str, gpus: tuple[Gpu, ...] = ()) -> None:
-        """Write the ticket, if that changes it: a launch keeps its place in the queue."""
-        if self._ticket is None or self._written == (waits, gpus):
-            return
-        self._ticket.write(workers=self.plan.gpus, waits=waits, gpus=tuple(map(_gpu_name, gpus)))
-        self._written = (waits, gpus)
-        self._queued = self._ticket.file.stat().st_ctime if waits == "gpus" else None
+        needed = self.plan.gpus
+        while True:
+            programs = _other_programs(self.candidates)
+            order = sorted(files, key=lambda file: len(programs[_gpu_name(files[file])]))
+            alone = [file for file in order if not programs[_gpu_name(files[file])]]
+            free = locks.lock_first(alone if len(alone) >= needed else order, needed, self._locks, unusable)
+            if len(free) == needed:
+                return tuple(gpu for file, gpu in files.items() if file in free), programs
+            wait(self._reason_to_wait(files, [file for file in files if file not in free]))
 
-    def _seconds_free(self) -> float:
-        """Return for how many seconds enough GPUs have been free."""
-        now = time.monotonic()
-        self._free_since = now if self._free_since is None else self._free_since
-        return now - self._free_since
-
-    def _reason_to_wait(
-        self, others: list[locks.TicketEntry], waiting: list[locks.TicketEntry], free: list[Gpu]
-    ) -> str:
-        owners = {name: other for other in reversed(others) for name in other.gpus}
-        busy = []
-        for gpu in self.candidates:
-            if (owner := owners.get(_gpu_name(gpu))) is not None:
-                busy.append(f"GPU {gpu.index}: {_owner_text(owner)}")
-            elif gpu not in free:
-                busy.append(f"GPU {gpu.index}: another process")
-        busy += [f"before you: {_owner_text(other)}" for other in waiting]
-        return f"waits for {self.plan.gpus} free GPU(s), place {len(waiting) + 1} in the queue ({'; '.join(busy)})"
+    def _reason_to_wait(self, files: dict[Path, Gpu], busy: list[Path]) -> str:
+        held: dict[tuple[int, ...], list[str]] = {}
+        for file in busy:
+            held.setdefault(tuple(locks.holding_pids(file)), []).append(str(files[file].index))
+        owners = "; ".join(f"GPU {', '.join(indices)}: {locks.owner(pids)}" for pids, indices in held.items())
+        return f"waits for {self.plan.gpus} free GPU(s)" + f" ({owners})" * bool(owners)
 
     def _use_gpus(self, gpus: tuple[Gpu, ...], programs: dict[str, list[str]]) -> None:
         """Use these GPUs, and note what other programs hold of them, once earlier launches have ended entirely."""
@@ -194,24 +140,31 @@ class Reservation:
             self.shared |= {gpu.index} if sentences else set()
             self.held += [sentence for sentence in sentences if sentence not in self.held]
 
-    def _warn_of_shared_cores(self) -> None:
-        others = locks.ticket_entries(self._folder, besides=self._ticket and self._ticket.file)
-        others = [other for other in others if not other.gpus and not other.waits]
-        workers = sum(other.workers for other in others)
+    def _share_cores(self, file: Path) -> None:
+        """Lock a shared file once per worker, and warn where it is locked more often than the node has cores."""
+        with suppress(locks.LocksUnusable):
+            for _ in range(self.plan.gpus):
+                if (lock := locks.lock(file, kind=fcntl.LOCK_SH)) is not None:
+                    self._locks.callback(lock.release)
+        others = Counter(locks.holding_pids(file))
+        others[os.getpid()] -= self.plan.gpus
+        workers = (+others).total()
         if workers and workers + self.plan.gpus > self.node.cores:
-            users = ", ".join(sorted({name_of_user(other.user) for other in others}))
-            theirs = f"{workers} worker(s) of other launches ({users}) use this node's {self.node.cores} core(s), too"
-            notice(f"{theirs}: times of this run may be longer", stacklevel=2)
-
-    def _unlock_gpus(self) -> None:
-        while self._locks:
-            self._locks.pop().release()
+            with suppress(psutil.Error):  # one has just ended
+                users = ", ".join(sorted({locks.user_of(pid) for pid in +others}))
+                theirs = (
+                    f"{workers} worker(s) of other launches ({users}) use this node's {self.node.cores} core(s), too"
+                )
+                notice(f"{theirs}: times of this run may be longer", stacklevel=2)
 
     def release(self) -> None:
         """Give the GPUs back, or leave the queue; more than once changes nothing."""
-        self._unlock_gpus()
-        if self._ticket is not None:
-            self._ticket.release()
+        self._locks.close()
+
+
+def _warn_of(risk: str) -> Callable[[Path, locks.LocksUnusable], None]:
+    """Return what warns of a file that cannot be locked, and of what may follow from it."""
+    return lambda file, error: notice(f"{risk}: {error}", stacklevel=2)
 
 
 def _candidates(plan: Plan, here: Node) -> tuple[Gpu, ...]:
@@ -238,10 +191,6 @@ def _other_programs(gpus: tuple[Gpu, ...]) -> dict[str, list[str]]:
     return {
         _gpu_name(gpu): [str(holder) for holder in others if holder.gpu == gpu.index and not gpu.mig] for gpu in gpus
     }
-
-
-def _owner_text(entry: locks.TicketEntry) -> str:
-    return f"{name_of_user(entry.user)} since {time.strftime('%H:%M:%S', time.localtime(entry.since))}"
 
 
 def _gpu_name(gpu: Gpu) -> str:

@@ -320,7 +320,7 @@ def test_a_lock_that_another_user_holds_in_ones_name_stops_no_launch(shared, tmp
     monkeypatch.setenv("LABKIT_STAND_IN_GPUS", str(tmp_path / "gpus.json"))
     monkeypatch.setenv("LABKIT_LOCKS", str(shared))
     monkeypatch.setenv("LABKIT_MAX_GPUS", "1")
-    file = locks.user_file(shared)
+    file = locks.user_file(shared, 0)
     with another_user(hold, file):
         soon(file.exists)
         made = Reservation(Faults(gpus=1), node.here())

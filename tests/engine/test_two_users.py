@@ -6,9 +6,8 @@
 | its folder, in a shared one   | its name: which plan, and when       | nothing in it; not its name; not its place  |
 | the agent's folder            | its name                             | nothing in it; not its name; not its place  |
 | Unix sockets                  | that they are in the agent's folder  | no connection                               |
-| its ticket                    | how many workers, which GPUs         | not its text; not its place                 |
-| its user's lock               | its name                             | nothing: it cannot be opened                |
-| its GPUs' locks               | whether they are locked              | a lock of an idle GPU, until they end        |
+| its user's locks              | their names                          | nothing: they cannot be opened              |
+| its GPUs' locks               | which process holds them             | a lock of an idle GPU, until they end       |
 | names planted beforehand:     |                                      |                                             |
 |   a link named as the agent's | -                                    | where it leads is neither used nor removed  |
 |   a link named as the run     | -                                    | the run takes another name                  |
@@ -179,15 +178,14 @@ def test_a_runs_processes_are_seen_and_not_touched(going_on):
     assert stayed >= LASTING
 
 
-def test_a_ticket_and_the_locks_are_read_and_not_changed(going_on, shared):
-    (ticket,) = [entry for entry in locks.ticket_entries(shared) if entry.file.exists()]
-    assert (ticket.user, ticket.workers) == (0, 2)
+def test_the_locks_are_read_and_not_changed(going_on, shared):
     gpus = [locks.gpu_file(shared, name) for name in ("a", "b")]
-    assert ticket.gpus == ("a", "b") and all(file.exists() for file in (locks.user_file(shared), *gpus))
-    for file in (ticket.file, locks.user_file(shared), *gpus):
+    own = [locks.user_file(shared, number) for number in (0, 1)]
+    for file in (*own, *gpus):
+        assert locks.holding_pids(file) == [going_on.family[0].pid]
         attacks = attacks_on(file, file, shared / "theirs")
         del attacks["list"], attacks["plant"]
-        assert reached(attacks) == (["read"] if file != locks.user_file(shared) else []), file
+        assert reached(attacks) == (["read"] if file in gpus else []), file
         assert reached({"lock": lambda file=file: lock(file)}) == [], "this run holds it, or it cannot be opened"
 
 
