@@ -167,6 +167,8 @@ FIGURES = {
     "kept_memory": Figures(partial(_printed_memory, 2), partial(_peak_mib, "kept", "x2/pipeline/kept", 2), _NEAR),
     "memory_spread": Figures(_printed_spread, _spread_of_peaks, _NEAR),
     "slow_stage": Figures(
-        lambda: _stated(EIGHT, "a slow stage idles"), _waiting_stages, lambda printed, ours: printed in ours
+        lambda: _stated(EIGHT, "a slow stage idles"),
+        _waiting_stages,
+        lambda printed, ours: True if printed == ours else None if printed in ours else False,
     ),
 }
