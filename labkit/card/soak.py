@@ -49,6 +49,13 @@ class Soaked:
     def slower_percent(self) -> float:
         return 100 * (1 - self.last / self.first)
 
+    @property
+    def pace(self) -> str:
+        """How fast the last minute was beside the first: "1.2 % slower", or "as fast" where both show one figure."""
+        if number(self.first) == number(self.last):
+            return "as fast"
+        return f"{percent_text(abs(self.slower_percent))} % {'slower' if self.slower_percent > 0 else 'faster'}"
+
 
 def soaked(run: Run) -> list[Soaked]:
     """Return what each GPU of the run did."""
@@ -85,7 +92,8 @@ def findings_of(run: Run) -> list[Finding]:
             what = f"lost {each.wrong_words} words in {run.plan.minutes} minutes of full load"
             found.append(Finding("memory", each.name, what, FAULT))
         if each.by_heat > 0:
-            cost = f"{percent_text(max(0.0, each.slower_percent))} % slower in the last minute than in the first"
+            pace = each.pace if each.slower_percent > 0 else "as fast"
+            cost = f"{pace} in the last minute {'as' if pace == 'as fast' else 'than'} in the first"
             what = (
                 f"lowered the clock for {100 * each.by_heat:.0f} % of {run.plan.minutes} minutes of full load: {cost}"
             )
@@ -99,8 +107,7 @@ def sentences(run: Run) -> list[str]:
     worst = max(each, key=lambda one: one.slower_percent)
     faults = [f"{fault}." for fault in findings_of(run)]
     change = f"{number(worst.first)} TFLOP/s in the first minute and {number(worst.last)} in the last"
-    rate = f"{worst.name} changed most: {change} ({percent_text(abs(worst.slower_percent))} % "
-    rate += "slower)." if worst.slower_percent > 0 else "faster)."
+    rate = f"{worst.name} changed most: {change} ({worst.pace})."
     hottest = max(each, key=lambda one: one.temperature_c)
     warm = f"{hottest.name} was the warmest, {hottest.temperature_c:.0f} °C." if hottest.temperature_c > 0 else ""
     capped = [one for one in each if one.by_power > 0]

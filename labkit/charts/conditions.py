@@ -8,8 +8,10 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.node.conditions import Conditions
+from labkit.story.words import bullets
 
 if TYPE_CHECKING:
+    from IPython.display import Markdown
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -25,21 +27,23 @@ OF_HOST = {
 }
 ALWAYS_FROM_ZERO = ("power_w", *OF_HOST)
 PERCENT = 122.0  # end of an axis of percentages: the points' numbers stand above a line at 100 %
+NO_LOOKS = "No conditions are drawn: this run's folder holds no looks at its GPUs or its host"
 MOST_NUMBERS = 16  # of points that are written above their spans
 
 
-def conditions_chart(conditions: Conditions) -> Figure:
+def conditions_chart(conditions: Conditions) -> Figure | Markdown:
     """The GPUs' utilisation, clock and power over the run, one line per GPU; without GPUs, the load of the host.
 
     Grey spans are the run's points. Throttled looks are crosses on the clock's line, which the legend explains; the
-    dashed line is the power cap. What was not measured leaves an empty panel that says so. Call it with
-    `run.conditions()`.
+    dashed line is the power cap. A panel whose column was not measured says so. Where nothing was measured, a sentence
+    says so instead of the chart. Call it with `run.conditions()`.
     """
     table = conditions.table()
+    if not table[[*OF_GPUS, *OF_HOST]].notna().any(axis=None):
+        return bullets(f"{conditions.missing or NO_LOOKS}.")
     on_gpus = bool(table["gpu"].notna().any())
     shown_as = OF_GPUS | OF_HOST
     columns = tuple(OF_GPUS) if on_gpus else tuple(name for name in OF_HOST if table[name].notna().any())
-    columns = columns or ("cpu_percent",)
     figure, grid = canvas.canvas(1, len(columns), height=1.1 + 1.35 * len(columns), sharex=True, squeeze=False)
     axes = list(grid[:, 0])
     for ax, column in zip(axes, columns, strict=True):
@@ -48,8 +52,8 @@ def conditions_chart(conditions: Conditions) -> Figure:
         ax.grid(axis="y")
         _lines(ax, table, column)
         _set_limits(ax, column)
-        if table.empty or not table[column].notna().any():
-            why = conditions.missing or "not measured: this machine does not count it"
+        if not table[column].notna().any():
+            why = "not measured: this machine does not count it"
             ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color=canvas.QUIET, fontsize=8)
             ax.set_yticks([])
             ax.set_xticks([])

@@ -10,7 +10,7 @@ from matplotlib.colors import same_color
 from labkit import launch
 from labkit.card.measure import measure_card
 from labkit.card.readings import readings
-from labkit.card.soak import findings_of, sentences, soak_chart, soak_html, soak_of, soaked
+from labkit.card.soak import Soaked, findings_of, sentences, soak_chart, soak_html, soak_of, soaked
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run
 from labkit.report.record import CardRuns, Record
@@ -49,6 +49,15 @@ def test_two_sound_gpus_keep_their_rate_and_their_memory(recorded):
     assert findings_of(recorded) == []
     said = " ".join(sentences(recorded))
     assert all(part in said for part in ("678 TFLOP/s in the first minute", "GPU 1 was the warmest, 66 °C", "110 GiB"))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "pace"),
+    [(678.0, 678.0, "as fast"), (678.0, 677.9, "as fast"), (678.0, 610.2, "10 % slower"), (600.0, 630.0, "5 % faster")],
+)
+def test_a_rate_that_did_not_change_is_as_fast(first, last, pace):
+    one = Soaked("GPU 0", first, last, temperature_c=60, by_heat=0, by_power=0, pattern_gib=110, wrong_words=0)
+    assert one.pace == pace
 
 
 def test_the_card_judges_the_second_half_of_the_time(recorded):

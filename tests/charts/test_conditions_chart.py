@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from figures import checked
 
-from labkit.charts.conditions import conditions_chart
+from labkit.charts.conditions import NO_LOOKS, conditions_chart
 from labkit.node.conditions import NEVER_MEASURED, Conditions, GpuState, HostState, Snapshot
 
 POINTS = ({"point": 0, "began_s": 1.0, "ended_s": 4.0}, {"point": 1, "began_s": 4.5, "ended_s": 8.0}, {"point": 2})
@@ -50,9 +50,13 @@ def test_a_host_without_gpus_shows_its_load():
     assert set(ax.get_lines()[0].get_ydata()) == {50.0}
 
 
-def test_what_was_not_measured_is_said_in_the_panel():
-    figure = checked(conditions_chart(replace(of_gpus(), samples=(), points=(), missing=NEVER_MEASURED)))
-    assert all(NEVER_MEASURED in ax.texts[0].get_text() for ax in figure.axes)
+def test_a_run_whose_looks_were_not_kept_gets_a_sentence_and_no_chart():
+    assert conditions_chart(replace(of_gpus(), samples=())).data == f"- {NO_LOOKS}."
+    unreadable = replace(of_gpus(), samples=({"at_s": 0.0, "gpu": 0},), missing=NEVER_MEASURED)
+    assert conditions_chart(unreadable).data == f"- {NEVER_MEASURED}."
+
+
+def test_a_column_that_was_not_measured_is_said_in_its_panel():
     without_power = tuple({**sample, "power_w": None} for sample in of_gpus().samples)
     usage, clock, power = conditions_chart(replace(of_gpus(), samples=without_power)).axes
     assert any("does not count it" in text.get_text() for text in power.texts)

@@ -75,6 +75,7 @@ def test_the_time_at_full_size_is_that_of_recorded_runs(lesson):
     times = ON_A_MACHINE.findall(full)
     assert times and len(times) == full.count(" s ")
     took = recorded_seconds(lesson)
+    assert {MACHINES[machine] for _, machine in times} == {name for name, seconds in took.items() if seconds}
     for seconds, machine in times:
         assert int(seconds) == pytest.approx(took[MACHINES[machine]], abs=1), machine
 
