@@ -1,23 +1,26 @@
 """Claims: two figures and a rule become a row, a verdict and a reason that a reader sees."""
 
+import re
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from labkit.claims import claims, claims_of, labs_with_claims
-from labkit.repository import LESSONS
+from labkit.repository import LESSONS, PUBLISHED
 from labkit.story.claims import claims_text
 from labkit.tables.claims import Figures, claims_table, read_claims, undecided, within
 from labkit.tables.published import published, report_names
 
 MOST_WORDS = 25  # of a reason
+# Published tables whose rows hold what a report's text says, beside those named *_statements.
+TEXTS = {"communication_accounting", "horovod_scaling", "topology_claims", "transformer_memory"}
+OF_A_TEXT = re.compile(r"text|answer|advice|Q\d")
 
 
 def test_every_report_of_a_published_table_has_a_name():
-    from labkit.repository import PUBLISHED
-
     tables = [file.stem for file in PUBLISHED.glob("*.csv") if file.stem != "reports"]
     for name in tables:
         table = published(name)
@@ -36,6 +39,27 @@ def test_every_claim_is_complete(every_claim):
     assert not every_claim.duplicated(["report", "where", "says"]).any(), "no claim is counted twice"
     assert every_claim["says"].str.len().gt(10).all() and every_claim["reason"].str.len().gt(20).all()
     assert {type(verdict) for verdict in every_claim["holds"]} <= {bool, type(None)}
+
+
+@pytest.mark.parametrize("lab", labs_with_claims())
+def test_what_a_report_says_has_a_row_in_published(lab, monkeypatch):
+    """Its figure is read from a published table; that of a text from one of the tables that hold what texts say."""
+    read, read_csv = [], pd.read_csv
+
+    def noted(file, *args, **named):
+        read.append(Path(file))
+        return read_csv(file, *args, **named)
+
+    monkeypatch.setattr(pd, "read_csv", noted)
+    rows = read_claims(LESSONS / lab / "claims.csv").set_index("claim")
+    for name, figures in import_module(f"lessons.{lab}.claims").FIGURES.items():
+        read.clear()
+        printed = figures.printed()
+        tables = {file.stem for file in read if file.parent == PUBLISHED}
+        assert tables or printed is None, f"{name}: {printed!r} stands in claims.py and in no published table"
+        if OF_A_TEXT.search(rows.loc[name, "where"]):
+            texts = {table for table in tables if table.endswith("_statements")} | (tables & TEXTS)
+            assert texts, f"{name} quotes a text, and reads {', '.join(sorted(tables))} only"
 
 
 def test_what_does_not_hold_was_printed(every_claim):

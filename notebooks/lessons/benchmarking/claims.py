@@ -10,23 +10,20 @@ from labkit.node import limits
 from labkit.tables.claims import Figures
 from labkit.tables.published import H100, published
 from labkit.theory.transformer import SIZES
-from lessons.benchmarking.theory import forward_tflop, parameters_of
+from lessons.benchmarking.theory import forward_tflop
 
 _A100: Any = limits.spec("NVIDIA A100-SXM4-80GB")
-_L1_BYTES = 256 * 1024  # of one multiprocessor of an H100, shared memory included (its architecture white paper)
-_MULTIPROCESSORS = 132
 _ONLY_BACKWARD = 3  # times a forward: twice the FLOP, and half as much again for what else there is
-_NOISE = 10  # % of a mean: a standard deviation above it is not small
 _SAME_LAYER = 1.25  # the most over the least milliseconds per layer that still count as one figure
 _LAUNCH_BOUND = ["small", "medium", "large", "xl"]
 
 
 def _printed(phase: str, gpu: str = "H100") -> pd.DataFrame:
-    """Return the printed float32 steps of one phase: a row per model, ms and deviation_ms."""
+    """Return the printed float32 steps of one phase: a row per model, ms."""
     table = published("transformer_steps")
     chosen = (table["phase"] == phase) & (table["gpu"] == gpu) & (table["precision"] == "float32")
     rows = table[chosen].set_index("model")
-    return pd.DataFrame({"ms": 1e3 * rows["seconds"], "deviation_ms": 1e3 * rows["seconds_std"]})
+    return pd.DataFrame({"ms": 1e3 * rows["seconds"]})
 
 
 def _compile(mode: str, phase: str) -> pd.Series:
@@ -70,11 +67,6 @@ def _gains() -> pd.Series:
     return _compile("eager", "forward") / _compile("compiled", "forward")
 
 
-def _largest_deviation() -> float:
-    table = _printed("backward")
-    return float((100 * table["deviation_ms"] / table["ms"]).max())
-
-
 FIGURES = {
     "layers_not_parameters": Figures(
         lambda: _two(*_printed("forward")["ms"][["2.7b", "xl"]]),
@@ -95,12 +87,6 @@ FIGURES = {
         lambda: f"{_gains()['small']:.1f} to {_gains()['2.7b']:.1f} ×",
         lambda: _range(_compile("eager", "forward")),
         lambda *_: _flat(_compile("eager", "forward")) and _gains().is_monotonic_decreasing,
-    ),
-    "small_deviation": Figures(lambda: "small", _largest_deviation, lambda _, recomputed: recomputed <= _NOISE),
-    "cache_is_full": Figures(
-        lambda: "full",
-        lambda: 4 * parameters_of("small") / (_L1_BYTES * _MULTIPROCESSORS),
-        lambda _, recomputed: None if recomputed >= 1 else False,
     ),
     "only_backward": Figures(
         lambda: round((_compile("compiled", "backward") / _compile("compiled", "forward"))["2.7b"], 2),

@@ -45,6 +45,12 @@ def _stated_number(report: str, statement: str) -> float:
     return float(published("ddp_fsdp_statements").set_index(["report", "statement"]).loc[(report, statement), "value"])
 
 
+def _samples_by_text(batch: int) -> float:
+    """Return the samples that each GPU stores by the report's text: a part of the batch, unless it says the whole."""
+    stated = published("ddp_fsdp_statements").set_index("statement")["value"]["stored by each GPU"]
+    return batch if stated == "the non-sharded batch" else batch / _GPUS
+
+
 def _samples_by_time(batch: int) -> float:
     return 64 / _GPUS * _run(EIGHT, batch)["step_seconds"] / _run(FOUR, 64)["step_seconds"]
 
@@ -102,7 +108,7 @@ def _slower(report: str, batch: int) -> Figures:
 
 
 FIGURES = {
-    "whole_batch": _at_both_batches(lambda batch: batch, _samples_by_time),
+    "whole_batch": _at_both_batches(_samples_by_text, _samples_by_time),
     "rate": replace(
         _at_both_batches(
             lambda batch: _run(EIGHT, batch)["samples_per_second"],

@@ -12,7 +12,6 @@ from labkit.tables.claims import Figures, within
 from labkit.tables.published import EIGHT, FOUR, published
 from labkit.theory.shapes import bert
 from labkit.theory.sizes import GIB, MIB
-from lessons.pipeline.plan import BERT
 from lessons.pipeline.tables.throughput import memory, throughput
 from lessons.pipeline.theory.schedules import forward_only
 from lessons.pipeline.theory.simulator import Times, closed_form, simulate, speedup_limit, split_limit, step_time
@@ -21,7 +20,8 @@ _BATCH = 64  # samples per step in both reports
 _NEAR = within(1.1)  # a figure holds; the notebook says so
 _SLACK = 1.02  # over a limit: equal stages are never quite equal
 _SMALL_PERCENT = 10  # of a step: no larger bubble is called small here
-_PARAMETERS = bert(hidden=768, layers=12, vocabulary=30522, positions=512).parameters
+_HIDDEN, _POSITIONS = 768, 512
+_PARAMETERS = bert(hidden=_HIDDEN, layers=12, vocabulary=30522, positions=_POSITIONS).parameters
 
 
 def _report_rows(name: str, report: str, index: str) -> pd.DataFrame:
@@ -81,13 +81,19 @@ def _peaks(split: str) -> pd.Series:
 
 
 def _surplus() -> float:
-    """Return by how much the last rank's peak is above an inner one's."""
+    """Return by how much the last rank's peak is above an inner one's; the first rank's is as high."""
     return round(_peaks("2-2-2-2")[3] - _peaks("2-2-2-2")[1], 1)
 
 
-def _pooling_mib() -> float:
-    """Return what pooling's weights, their gradients and AdamW's states take: 16 bytes a parameter."""
-    return 16 * (BERT["hidden_size"] ** 2 + BERT["hidden_size"]) / MIB
+def _hidden_state_mib() -> float:
+    """Return the hidden state of a whole batch: 512 positions of 768 float32 numbers a sample."""
+    return 4 * _BATCH * _POSITIONS * _HIDDEN / MIB
+
+
+def _printed_layers() -> int:
+    """Return the layers per stage of the split that the report calls even: all its stages are alike."""
+    splits = [split.split("-") for split in _report_rows("pipeline_splits", FOUR, "split").index]
+    return next(int(split[0]) for split in splits if len({*split}) == 1)
 
 
 def _layers_by_memory() -> float:
@@ -142,18 +148,18 @@ def _waiting_stages(slow: int = 1, ranks: int = 4, micro_batches: int = 4) -> st
 
 FIGURES = {
     "bubble_hidden": Figures(
-        partial(_gain, FOUR, 2, 4),
+        lambda: f"{_gain(FOUR, 2, 4)} ×, {_stated(FOUR, 'bubble with 4 micro-batches, by the rates')}",
         lambda: speedup_limit("fenced", 2, 4, 4),
-        lambda printed, recomputed: printed <= _SLACK * recomputed,
+        lambda _, limit: _gain(FOUR, 2, 4) <= _SLACK * limit,
     ),
     "fast_compute": Figures(
         lambda: _stated(FOUR, "bubble with 4 micro-batches"),
         lambda: 100 * closed_form("forward_only", ranks=4, micro_batches=4),
         lambda _, share: True if share <= _SMALL_PERCENT else None,
     ),
-    "only_hurt": Figures(lambda: 1, _gain_of_more, _NEAR),
-    "two_layers": Figures(lambda: 2, _layers_by_memory, _NEAR),
-    "both_ends": Figures(_surplus, _pooling_mib, _NEAR),
+    "only_hurt": Figures(lambda: _stated(FOUR, "more chunks"), _gain_of_more, lambda _, gain: _NEAR(1, gain)),
+    "two_layers": Figures(_printed_layers, _layers_by_memory, _NEAR),
+    "both_ends": Figures(_surplus, _hidden_state_mib, _NEAR),
     "samples_per_second": Figures(partial(_rate, EIGHT, 4), lambda: _BATCH * _rate(EIGHT, 4), _NEAR),
     "slower_with_more": Figures(
         partial(_gain, EIGHT, 3, 4),
@@ -161,7 +167,9 @@ FIGURES = {
         lambda printed, limit: None if printed <= _SLACK * limit else False,
     ),
     "weights_distributed": Figures(
-        _printed_fall_gib, lambda: 4 * _PARAMETERS / GIB, lambda fall, weights: fall <= weights
+        lambda: f"{_printed_fall_gib()} GiB, {_stated(EIGHT, 'cause of the memory that falls with GPUs')}",
+        lambda: 4 * _PARAMETERS / GIB,
+        lambda _, weights: _printed_fall_gib() <= weights,
     ),
     "uneven_split": Figures(_split_ratio, _recorded_split_ratio, _near_both),
     "kept_memory": Figures(partial(_printed_memory, 2), partial(_peak_mib, "kept", "x2/pipeline/kept", 2), _NEAR),

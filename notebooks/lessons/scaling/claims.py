@@ -47,11 +47,6 @@ def _seconds(gpus: int, batch: int = 32) -> float:
     return _speedups().loc[(batch, gpus), "epoch_seconds"]
 
 
-def _first_row() -> pd.Series:
-    table = published_bandwidth(published("resnet_compute_communication"))
-    return table[(table["batch_per_gpu"] == 32) & (table["gpus"] == 2)].iloc[0]
-
-
 def _step_ratio() -> float:
     """Return the printed computing of a step at batch 512 over that at batch 32, on two GPUs."""
     table = published_bandwidth(published("resnet_compute_communication"))
@@ -74,9 +69,6 @@ def _broadcasts(phase: str) -> int:
 
 FIGURES = {
     "speedups": Figures(lambda: _column("speedup_as_printed"), lambda: _column("true_speedup"), _all_same),
-    "bandwidth": Figures(
-        lambda: round(_first_row()["bandwidth_gb_per_second"], 3), lambda: _first_row()["needed_gb_per_s"], SAME
-    ),
     "computing_of_a_step": Figures(_step_ratio, _recorded_step_ratio, within(1.25)),
     "text_and_table": Figures(
         lambda: float(_statement("seconds_added_by_4_gpus_at_512")),
@@ -89,5 +81,4 @@ FIGURES = {
         lambda *_: _broadcasts("third step") > 0 == _broadcasts(_MUTED),
     ),
     "epoch_on_four": Figures(lambda: _seconds(4), lambda: _seconds(2) / 2, undecided),
-    "set_epoch": Figures(lambda: "a synchronisation", lambda: "no collective", lambda *_: False),
 }

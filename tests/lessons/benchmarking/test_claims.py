@@ -13,8 +13,6 @@ HOLDS = {
     "slower_h100": True,
     "two_gpus": True,
     "compiling_removes_launches": True,
-    "small_deviation": False,
-    "cache_is_full": None,
     "only_backward": None,
 }
 
@@ -29,21 +27,17 @@ def test_each_claim_has_its_verdict(table):
 
 
 def test_the_figures_are_those_of_the_printed_tables(table):
-    assert table.loc["small_deviation", "recomputed"] == pytest.approx(100 * 0.024 / 0.091)
     assert table.loc["layers_not_parameters", "printed"] == "79 and 132 ms"
     assert table.loc["layers_not_parameters", "recomputed"] == "2.69 to 3.04 ms per layer"
     assert table.loc["slower_h100", "printed"] == "35 and 28 ms"
     assert table.loc["two_gpus", "recomputed"] == "104 and 357 ms"  # 6.97 TFLOP at 67 and 19.5 TFLOP/s
     assert table.loc["only_backward", "printed"] == pytest.approx(0.439231 / 0.067724, abs=0.005)
     assert table.loc["compiling_removes_launches", "printed"] == "5.8 to 1.2 ×"
-    assert table.loc["cache_is_full", "recomputed"] == pytest.approx(4 * 128_625_408 / (132 * 2**18))
 
 
 def test_the_reasons_numbers_are_true():
     steps = published("transformer_steps").query("precision == 'float32'")
     wide = steps.pivot_table(index="model", columns=["gpu", "phase"], values="seconds")
-    backward = steps[(steps["gpu"] == "H100") & (steps["phase"] == "backward")]
-    assert round((backward["seconds_std"] / backward["seconds"]).min(), 2) == 0.14
     slower = wide["H100", "forward"] > wide["A100", "forward"]
     assert set(slower[slower].index) == {"small", "medium", "large"}
     table = published("transformer_compile").pivot_table(index="model", columns=["mode", "phase"], values="seconds")

@@ -17,13 +17,13 @@ def table():
     ("claim", "printed", "recomputed", "holds"),
     [
         ("staging_4xh100", 1.504 / 0.404, 3.71, True),
-        ("pipelining_4xh100", 0.404 / 0.103, 1.40, False),
-        ("pipelining_8xh100", 0.37238 / 0.075007, 5.62, True),
+        ("pipelining_4xh100", "3.922 ×, by topology", 1.40, False),
+        ("pipelining_8xh100", "4.965 ×, with pin_memory=True", 5.62, True),
     ],
 )
 def test_steps(table, claim, printed, recomputed, holds):
     row = table.loc[claim]
-    assert row["printed"] == pytest.approx(printed, abs=5e-4)
+    assert row["printed"] == (printed if isinstance(printed, str) else pytest.approx(printed, abs=5e-4))
     assert row["recomputed"] == pytest.approx(recomputed, abs=0.005)
     assert row["holds"] is holds
 

@@ -8,17 +8,17 @@ from labkit.tables.published import published
 from lessons import pipeline
 
 FIGURES = {  # printed, recomputed, holds
-    "bubble_hidden": (1.875, 10 / 7, False),
-    "only_hurt": (1, 1.0108, True),
+    "bubble_hidden": ("1.875 ×, masked", 10 / 7, False),
+    "only_hurt": ("only hurt", 1.0108, True),
     "two_layers": (2, 3.0002, False),
-    "both_ends": (96.2, 9.0117, False),
+    "both_ends": (96.2, 96.0, True),
     "samples_per_second": (9.233, 64 * 9.233, False),
     "slower_with_more": (0.747, 8 / 7, None),
     "uneven_split": (0.528, 0.507, True),
     "kept_memory": (9936.4, 9670.8, True),
     "memory_spread": (33.5, 33.477, True),
     "fast_compute": ("small", 100 * 3 / 7, None),
-    "weights_distributed": (2.402, 4 * 109.5e6 / 2**30, False),
+    "weights_distributed": ("2.402 GiB, distributed weights", 4 * 109.5e6 / 2**30, False),
     "slow_stage": ("later stages", "earlier and later stages", None),
 }
 
@@ -38,7 +38,8 @@ def test_the_reasons_figures():
     seeds = published("pipeline_ranks")
     assert seeds["samples_per_second"].max() / 12.366 < 1, "the best seed is slower than three GPUs, too"
     assert seeds.groupby("rank")["peak_bytes"].std().max() < 1e-6 * seeds["peak_bytes"].mean()
-    assert pytest.approx(64 * 512 * 768 * 4 / 2**20) == 96.0
+    peaks = published("pipeline_splits").query("split == '2-2-2-2'").set_index("rank")["peak_mb"]
+    assert peaks[0] == peaks[3] > peaks[1] == peaks[2]
     run = replay(pipeline.RECORDED["gpus"])
     rates = pipeline.throughput(run).set_index(["mode", "ranks"])["samples_per_s"]
     assert rates["streaming", 4] / rates["streaming", 2] == pytest.approx(1.962, abs=5e-4)
@@ -54,7 +55,7 @@ def test_the_reasons_figures():
         ("pipeline_gpus", "1403.8", "1040.0", "bubble_hidden", True),
         ("pipeline_gpus", "9.233", "15.000", "slower_with_more", False),
         ("pipeline_splits", "1,5226.2", "1,3687.0", "two_layers", True),
-        ("pipeline_splits", "3,5322.4", "3,5235.0", "both_ends", True),
+        ("pipeline_splits", "3,5322.4", "3,5235.0", "both_ends", False),
         ("pipeline_gpus", "8.702", "6.650", "weights_distributed", True),
         ("pipeline_statements", "idles,later", "idles,only later", "slow_stage", False),
     ],

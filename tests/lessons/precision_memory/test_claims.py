@@ -19,7 +19,7 @@ def table():
 def test_verdicts(table):
     assert table["holds"].to_dict() == {
         "loss_is_float16": False,
-        "mixed_precision_under_ten_percent": False,
+        "peak_with_mixed_precision": True,
         "peak_of_a_step": None,
         "forward_alone": None,
         "slower_models": None,
@@ -30,7 +30,8 @@ def test_verdicts(table):
 
 def test_figures(table):
     recomputed = table["recomputed"]
-    assert recomputed["mixed_precision_under_ten_percent"] == "12.2 %"
+    assert recomputed["peak_with_mixed_precision"] == pytest.approx(62.0, abs=0.05)
+    assert table.loc["peak_with_mixed_precision", "printed"] / 55.246 == pytest.approx(1.12, abs=0.005), "12 % apart"
     assert recomputed["peak_of_a_step"] == "54.5 GB, if it is the first step; else 70.0 GB"
     assert recomputed["forward_alone"] == pytest.approx(13.6, abs=0.5)
     assert recomputed["largest_allocation"] == 100
@@ -45,7 +46,7 @@ def test_figures(table):
         ("transformer_memory", "55.246", "53.000", "peak_of_a_step", False),
         ("transformer_memory", "55.306", "70.100", "peak_of_a_step", True),
         ("transformer_memory", "42.708", "14.000", "forward_alone", True),
-        ("transformer_memory", "61.998", "60.000", "mixed_precision_under_ten_percent", True),
+        ("transformer_memory", "61.998", "60.000", "peak_with_mixed_precision", False),
     ],
 )
 def test_other_figures_give_other_verdicts(edited_claims, name, printed, other, claim, holds):

@@ -31,6 +31,10 @@ def test_figures_in_the_reasons_of_memory():
     assert states / judged().loc["peak", "printed"] == pytest.approx(3.84, abs=0.005), "nearly four times"
     one, four = map(int, judged().loc["same_memory", "recomputed"].split(", "))
     assert [one, four, four - one] == [3761, 9052, 5291]
+    assert judged().loc["memory_at_64", "holds"] is None
+    assert judged().loc["memory_at_64", "printed"] == pytest.approx(58_438 * 2**20 / 1e9, abs=1.5), "32 sequences"
+    assert judged().loc["larger_batch", ["recomputed", "holds"]].tolist() == [pytest.approx(5.26, abs=0.01), True]
+    assert (one + (4 * 10 - 1) * (four - one) / 3) * 2**20 / 1e9 == pytest.approx(76, abs=0.5), "40 sequences"
     assert judged().loc["seventy_billion", ["printed", "recomputed", "holds"]].tolist() == [80, 140, False]
 
 
@@ -52,7 +56,8 @@ ROUNDS = {
         ("peak", True, "memory", "item", "peak allocated", {"megabytes": 12_000}),
         ("full_saving", None, "strategies", "strategy", "fsdp_full", {"peak_memory_gb": 6}),
         ("parts", False, "rank_memory", "part", "total", {"gigabytes": 8.5}),
-        ("memory_at_64", True, "statements", "statement", "memory of 64 sequences", {"value": 120}),
+        ("memory_at_64", True, "statements", "statement", "limit of memory that 64 sequences confirm", {"value": 120}),
+        ("larger_batch", False, "statements", "statement", "larger batch in the memory that is left", {"value": 6}),
         ("seventy_billion", True, "statements", "statement", "memory of a GPU for gradient-only", {"value": 160}),
         ("activations", True, "statements", "statement", "most activations", {"value": 14_100}),
         ("fewer_all_reduces", True, "statements", "statement", "fewer all-reduces by accumulation", {"value": 2}),
