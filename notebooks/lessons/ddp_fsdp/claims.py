@@ -107,6 +107,13 @@ def _slower(report: str, batch: int) -> Figures:
     return Figures(partial(_loss_percent, report, batch), partial(_two_errors_percent, report, batch), resolved)
 
 
+def _as_bytes_or_millions(printed: float, megabytes: float) -> bool | None:
+    """Return whether the printed MB are those of float32 parameters; None where they can be millions of parameters."""
+    if _SAME(printed, megabytes):
+        return True
+    return None if _SAME(printed, MODEL.parameters / 1e6) else False
+
+
 FIGURES = {
     "whole_batch": _at_both_batches(_samples_by_text, _samples_by_time),
     "rate": replace(
@@ -128,7 +135,9 @@ FIGURES = {
         ge,
     ),
     "per_sample": Figures(lambda: round(_printed_mb(EIGHT), 1), _with_the_templates_head, _undecided_unless(_SAME)),
-    "parameters": Figures(lambda: _stated_number(EIGHT, "parameters"), lambda: 4 * MODEL.parameters / 1e6, _SAME),
+    "parameters": Figures(
+        lambda: _stated_number(EIGHT, "parameters"), lambda: 4 * MODEL.parameters / 1e6, _as_bytes_or_millions
+    ),
     "saving": Figures(
         lambda: round(_saved_mib(FOUR, 64)),
         lambda: (1 - 1 / _GPUS) * _STATE_BYTES * MODEL.parameters / MIB,

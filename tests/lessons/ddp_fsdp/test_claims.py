@@ -34,6 +34,19 @@ def test_other_figures_give_other_verdicts(edited_claims, claim, holds, report, 
     assert edited_claims(ddp_fsdp, "ddp_fsdp", change).loc[claim, "holds"] is holds
 
 
+@pytest.mark.parametrize(
+    ("printed", "other", "claim", "holds"),
+    [
+        ("parameters,109", "parameters,109", "parameters", None),
+        ("parameters,109", "parameters,438", "parameters", True),
+        ("parameters,109", "parameters,300", "parameters", False),
+        ("the non-sharded batch", "a fourth of the batch", "whole_batch", False),
+    ],
+)
+def test_other_statements_give_other_verdicts(edited_claims, printed, other, claim, holds):
+    assert edited_claims(ddp_fsdp, "ddp_fsdp_statements", (printed, other)).loc[claim, "holds"] is holds
+
+
 def test_figures_in_the_reasons_of_the_differences():
     differences = printed_differences().set_index(["report", "global_batch"])
     at_16, at_64 = differences.loc[(EIGHT, 16)], differences.loc[(FOUR, 64)]
