@@ -20,9 +20,8 @@ PARAMETERS = shapes.resnet(_RESNET["width"], _RESNET["blocks"], _RESNET["num_lab
 def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
     """Return resnet_compute_communication.csv with the bytes that its bandwidth stands for, and those of a training.
 
-    product_mb is bandwidth × time. steps is an epoch's; gradients_gb what each link of a ring carries in it, and
-    needed_gb_per_s the rate at which it would do so in the printed time. Facts: product_mb (the median)
-    and product_spread (largest over smallest, less 1).
+    product_mb is bandwidth × time. steps is an epoch's; gradients_gb what each link of a ring carries in it. Facts:
+    product_mb (the median) and product_spread (largest over smallest, less 1).
     """
     keep = ["batch_per_gpu", "gpus", "communication_seconds", "bandwidth_gb_per_second"]
     table = resnet[keep].copy()
@@ -32,7 +31,6 @@ def published_bandwidth(resnet: pd.DataFrame) -> pd.DataFrame:
         through_a_link([Sent("all-reduce", 1, 4 * PARAMETERS)], row.gpus) * row.steps for row in table.itertuples()
     ]
     table["gradients_gb"] = [size / GB for size in moved]
-    table["needed_gb_per_s"] = table["gradients_gb"] / table["communication_seconds"]
     product = table["product_mb"]
     spread = product.max() / product.min() - 1
     return made_from(
