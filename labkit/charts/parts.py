@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_like
-from labkit.provenance import fact, fact_or, is_recorded
+from labkit.provenance import fact, fact_or, is_recorded, sources
+from labkit.story import units
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +29,23 @@ def panels(count: int, rows: int = 0, *, row_height: float = 0.42, **options: An
         options.setdefault("height", 1.5 + row_height * rows)
     figure, axes = canvas.canvas(count, squeeze=False, **options)
     return figure, list(axes[0])
+
+
+def panel_each(entries: Iterable[Any], **options: Any) -> tuple[Figure, list[tuple[Axes, Any]]]:
+    """Return a figure and a panel with each entry, side by side; `options` are those of `panels`.
+
+    Entries: what `distinct` or `run_panels` returns, or `table.groupby(…, sort=False)`, whose entries are a value and
+    its rows.
+    """
+    shown = list(entries)
+    figure, axes = panels(len(shown), **options)
+    return figure, list(zip(axes, shown, strict=True))
+
+
+def close(figure: Figure, *tables: pd.DataFrame | None, note: str = "", columns: int = 5) -> Figure:
+    """Return the figure with one legend of all its panels above it, and with a footer: `note`, the tables' sources."""
+    canvas.shared_legend(figure, figure.axes, columns)
+    return canvas.finish(figure, note + sources(*tables))
 
 
 @dataclass(frozen=True)
@@ -90,6 +109,52 @@ def whose(layers: Sequence[Layer]) -> str:
 def workers(table: pd.DataFrame) -> str:
     """Return "GPUs", or what stands in for them in a small run."""
     return "CPU processes" if fact(table, "small") else "GPUs"
+
+
+def lines(
+    ax: Axes,
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    by: str,
+    looks: Mapping[Any, dict[str, Any]],
+    *,
+    spread: str | None = None,
+    **style: Any,
+) -> None:
+    """Draw column `y` over column `x`, a line per value of column `by` in the table's order.
+
+    `looks`: by value, what differs (color, marker, label, …); without a label the value names the line. `style` is
+    common to all. `spread`: the column of whiskers.
+    """
+    for value, line in table.groupby(by, sort=False):
+        look: dict[str, Any] = {"label": value} | style | looks[value]
+        if spread is None:
+            ax.plot(line[x], line[y], **look)
+        else:
+            ax.errorbar(line[x], line[y], yerr=line[spread], capsize=3, **look)
+
+
+def knob_axis(
+    ax: Axes,
+    values: Iterable[float],
+    label: str,
+    form: Callable[[float], str] = units.count,
+    *,
+    most: int = 12,
+    **text: Any,
+) -> None:
+    """Make the horizontal axis logarithmic, and name a knob's values on it by `form`.
+
+    Where they are more than `most`, every second or third is named, the largest among them.
+    """
+    places = sorted(set(values))
+    step = max(1, math.ceil(len(places) / most))
+    named = places[(len(places) - 1) % step :: step]
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(named, [form(value) for value in named], **text)
+    ax.xaxis.minorticks_off()
+    ax.set_xlabel(f"{label} (log)")
 
 
 def rows(ax: Axes, labels: Sequence[str], **text: Any) -> range:

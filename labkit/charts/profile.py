@@ -89,8 +89,7 @@ def trace_chart(
     kinds = {(row.span, row.collective) for table in tables for row in table.itertuples()}
     ordered = sorted(kinds, key=lambda kind: (list(SPANS).index(kind[0]), kind[1]))
     parts.swatches(axes[0], {(kind[1] or kind[0]).replace("_", "-"): _color(*kind) for kind in ordered})
-    canvas.legend_above(axes[0], columns=6)
-    return canvas.finish(figure, (parts.own_scales(tables) if own_axes else "") + sources(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(tables) if own_axes else "", columns=6)
 
 
 def setting_label(table: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> str:

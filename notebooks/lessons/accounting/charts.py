@@ -12,7 +12,7 @@ import pandas as pd
 from labkit.charts import canvas
 from labkit.charts.ink import ink_like, ink_on
 from labkit.charts.ledgers import held_bars
-from labkit.charts.parts import BAR, bars, beside, guess_line, guessed, rows, swatches
+from labkit.charts.parts import BAR, bars, beside, close, guess_line, guessed, panel_each, rows, swatches
 from labkit.provenance import fact
 from labkit.story import units
 from labkit.theory.sizes import GB, GIB
@@ -49,8 +49,7 @@ def parts_chart(parts: pd.DataFrame, labels: pd.DataFrame, guess=None) -> Figure
     above = ax.secondary_xaxis("top", functions=(_divided_by(ratio), _divided_by(1 / ratio)))
     above.set_xlabel("GiB (2³⁰ bytes)")
     ax.set_title(f"{units.number(fact(parts, 'parameters') / 1e9)} billion parameters, on H100s of 80 GB", loc="left")
-    canvas.legend_above(ax, columns=6)
-    return canvas.finish(figure, fact(parts, "source"))
+    return close(figure, parts, columns=6)
 
 
 def _divided_by(ratio: float) -> Callable[[Any], Any]:
@@ -72,16 +71,8 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
         for fewest in fact(table, "fewest")[tokens].values():
             at = group[group["fsdp"] == fewest]
             ax.plot(at["fsdp"], at["gb"], "o", ms=9, mfc="none", mec=color, mew=1.6)
-            ax.annotate(
-                str(fewest),
-                (fewest, at["gb"].iloc[0]),
-                xytext=(2, 17 if above else -17),
-                va="center",
-                textcoords="offset points",
-                ha="center",
-                fontsize=9,
-                color=ink_like(color),
-            )
+            look = {"xytext": (2, 17 if above else -17), "ha": "center", "color": ink_like(color)}
+            beside(ax, fewest, at["gb"].iloc[0], str(fewest), **look)
     for unit, at in (("GB", size), ("GiB", size * GIB / GB)):
         ax.axhline(at, color=canvas.THEORY, ls="-" if unit == "GB" else canvas.DASHES, lw=1.2, label=f"{size} {unit}")
     if published is not None:
@@ -92,8 +83,7 @@ def devices_chart(table: pd.DataFrame, published: float | None = None, guess=Non
     ax.set(xlabel="devices to shard over (FSDP)", ylabel="GB per device")
     ax.set_title("Memory per device, parameters and states in float32")
     ax.grid(True)
-    canvas.legend_above(ax, columns=3)
-    return canvas.finish(figure, fact(table, "source"))
+    return close(figure, table, columns=3)
 
 
 def fit_chart(table: pd.DataFrame) -> Figure:
@@ -101,12 +91,9 @@ def fit_chart(table: pd.DataFrame) -> Figure:
     from matplotlib.colors import LogNorm
 
     strategies, gpus = (list(dict.fromkeys(table[name])) for name in ("strategy", "gpu"))
-    axes: Any
     columns = min(2, len(strategies))
     lines = -(-len(strategies) // columns)
-    figure, axes = canvas.canvas(
-        columns, lines, width=9.6, height=0.3 + 4.0 * lines, squeeze=False, sharey=True, sharex=True
-    )
+    figure, axes = canvas.canvas(columns, lines, height=0.3 + 4.0 * lines, squeeze=False, sharey=True, sharex=True)
     colors = LogNorm(1, max(2.0, table["fewest"].max()))
     for ax, strategy in zip(axes.flat, strategies, strict=False):
         _draw_fits(ax, table[table["strategy"] == strategy], gpus, colors)
@@ -114,11 +101,8 @@ def fit_chart(table: pd.DataFrame) -> Figure:
         ax.set(xlabel="GPU" if ax in axes[-1] else "", ylabel="model" if ax in axes[:, 0] else "")
         ax.set_xticklabels([name.replace(" ", "\n", 1) for name in gpus], rotation=0, fontsize=8)
         ax.tick_params(axis="y", rotation=0, labelsize=9)
-    return canvas.finish(
-        figure,
-        f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens per GPU, "
-        f"× fits on no number · {fact(table, 'source')}",
-    )
+    setting = f"{fact(table, 'precision')}, {units.count(fact(table, 'tokens'))} tokens per GPU"
+    return canvas.finish(figure, f"{setting}, × fits on no number · {fact(table, 'source')}")
 
 
 def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) -> None:
@@ -132,19 +116,9 @@ def _draw_fits(ax: Axes, table: pd.DataFrame, gpus: list[str], colors: LogNorm) 
     )
     counts, marks = (part.reindex(index=models, columns=gpus) for part in (counts, marks))
     text: Any = {"fontsize": 8}
-    sns.heatmap(
-        counts.astype(float),
-        ax=ax,
-        norm=colors,
-        cmap="Blues",
-        cbar=False,
-        annot=marks.to_numpy(),
-        fmt="",
-        annot_kws=text,
-        linewidths=0.5,
-        linecolor="white",
-        mask=np.zeros(counts.shape, bool),
-    )
+    look: dict[str, Any] = {"norm": colors, "cmap": "Blues", "cbar": False, "linewidths": 0.5, "linecolor": "white"}
+    look |= {"annot": marks.to_numpy(), "fmt": "", "annot_kws": text, "mask": np.zeros(counts.shape, bool)}
+    sns.heatmap(counts.astype(float), ax=ax, **look)
     shades = np.asarray(ax.collections[0].get_facecolor()).reshape(*counts.shape, -1)
     for mark in ax.texts:
         column, row = mark.get_position()
@@ -164,31 +138,18 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
     The marked crossing is the least batch that is compute-bound. `guess`: tokens in all. Both axes are logarithmic.
     """
     figure, ax = canvas.canvas(height=4.4)
-    ax.plot(table["tokens"], table["math_ms"], color=canvas.COMPUTE, lw=2.2, label="compute")
-    ax.plot(table["tokens"], table["fsdp_ms"], color=canvas.COMMUNICATE, lw=1.8, label="weights (FSDP)")
-    ax.plot(table["tokens"], table["tensor_ms"], color=canvas.COMMUNICATE, lw=1.8, ls=":", label="activations (TP)")
-    ax.plot(
-        table["tokens"],
-        table["fsdp_ms"] + table["tensor_ms"],
-        color=canvas.COMMUNICATE,
-        lw=1.2,
-        ls=canvas.DASHES,
-        label="both in turn",
-    )
+    tokens, send = table["tokens"], {"color": canvas.COMMUNICATE}
+    ax.plot(tokens, table["math_ms"], color=canvas.COMPUTE, lw=2.2, label="compute")
+    ax.plot(tokens, table["fsdp_ms"], lw=1.8, label="weights (FSDP)", **send)
+    ax.plot(tokens, table["tensor_ms"], lw=1.8, ls=":", label="activations (TP)", **send)
+    ax.plot(tokens, table["fsdp_ms"] + table["tensor_ms"], lw=1.2, ls=canvas.DASHES, label="both in turn", **send)
     bound = fact(table, "bound")
     if 0 < bound < inf:
         per_token = table["math_ms"].iloc[0] / table["tokens"].iloc[0]
         ax.plot(bound, bound * per_token, "s", ms=8, color=_BOUND, zorder=4)
         ax.axvline(bound, color=_BOUND, lw=1, ls=canvas.DASHES)
-        ax.annotate(
-            f"{units.count(round(bound))} tokens",
-            (bound, 0.03),
-            xycoords=ax.get_xaxis_transform(),
-            xytext=(6, 0),
-            textcoords="offset points",
-            fontsize=9,
-            color=ink_like(_BOUND),
-        )
+        look = {"xycoords": ax.get_xaxis_transform(), "va": "baseline", "color": ink_like(_BOUND)}
+        beside(ax, bound, 0.03, f"{units.count(round(bound))} tokens", **look)
     guess_line(ax, guess)
     canvas.logarithmic(ax.xaxis)
     canvas.logarithmic(ax.yaxis)
@@ -197,16 +158,14 @@ def batch_chart(table: pd.DataFrame, guess=None) -> Figure:
     ax.set(xlabel="batch, tokens in all", ylabel="ms, one block's forward")
     ax.grid(True)
     ax.set_title("One block on the mesh", loc="center")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, fact(table, "source"))
+    return close(figure, table)
 
 
 def splits_chart(table: pd.DataFrame) -> Figure:
     """The least compute-bound batch by the split of a node's GPUs, a panel per kind of GPU."""
-    gpus = list(dict.fromkeys(table["gpu"]))
-    figure, axes = canvas.canvas(len(gpus), height=2.6, squeeze=False, sharey=True)
-    for ax, gpu in zip(axes.flat, gpus, strict=True):
-        lines = table[table["gpu"] == gpu].reset_index(drop=True)
+    figure, shown = panel_each(table.groupby("gpu", sort=False), height=2.6, sharey=True)
+    for ax, (gpu, of_gpu) in shown:
+        lines = of_gpu.reset_index(drop=True)
         rows(ax, [f"{row.fsdp} × {row.tensor}" for row in lines.itertuples()])
         ax.grid(False)
         bars(ax, lines["tokens"].fillna(0), color=_BOUND)
@@ -217,7 +176,7 @@ def splits_chart(table: pd.DataFrame) -> Figure:
         ax.set_xlim(0, 1.3 * lines["tokens"].max())
         ax.set(xlabel="least batch, tokens in all")
         ax.set_title(f"8 × {gpu}")
-    axes[0, 0].set_ylabel("X × Y")
+    shown[0][0].set_ylabel("X × Y")
     return canvas.finish(figure, fact(table, "source"))
 
 
@@ -238,5 +197,4 @@ def machines_chart(table: pd.DataFrame) -> Figure:
     ax.set_xlim(0, 1.5 * table["tokens"].max())
     ax.set(xlabel="tokens per device")
     ax.set_title("Least batch at which FSDP is compute-bound")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, fact(table, "source"))
+    return close(figure, table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from labkit.charts import canvas
+from labkit.charts import canvas, parts
 from labkit.charts.ink import shades
-from labkit.charts.parts import distinct, guess_mark, panels, swatches
-from labkit.provenance import fact, fact_or, sources, where
+from labkit.provenance import fact, fact_or, where
 from labkit.story import units
 from lessons.attention.theory import ATTENTION_NAMES, FULL, SKIPPED, Step
 
@@ -32,6 +30,11 @@ STYLES = {
     "hopper": ("#6A3D9A", "*"),
     "compiled": (canvas.SERIES[4], "^"),
     "by_hand": (canvas.SERIES[6], "p"),
+}
+_COLORS: dict[str, Any] = {name: {"color": color, "label": None} for name, (color, _) in STYLES.items()}
+_LOOKS: dict[str, Any] = {
+    name: {"color": color, "marker": marker, "label": ATTENTION_NAMES.get(name)}
+    for name, (color, marker) in STYLES.items()
 }
 _BAD = canvas.PREDICTED
 _CROSS: Any = {"marker": "x", "color": canvas.QUIET, "ms": 8, "mew": 2, "ls": ""}
@@ -52,14 +55,11 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
     figure, pairs = _rows(tables, len(moments))
     for table, axes in pairs:
         for ax, moment in zip(axes, moments, strict=True):
-            for name, group in table.groupby("implementation", sort=False):
-                (color, marker), lengths = STYLES[str(name)], group["sequence"]
-                look: Any = {"color": color, "marker": marker, "label": ATTENTION_NAMES[str(name)]}
-                ax.plot(lengths, group[f"{moment}_mib"], ms=5, ls="", **look)
-                ax.plot(lengths, group[f"{moment}_formula_mib"], color=color, lw=1.1)
-                for status, gone in group[group["status"] != "ok"].groupby("status"):
-                    if moment == "backward":
-                        ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label=status, **_CROSS)
+            parts.lines(ax, table, "sequence", f"{moment}_mib", "implementation", _LOOKS, ms=5, ls="")
+            parts.lines(ax, table, "sequence", f"{moment}_formula_mib", "implementation", _COLORS, lw=1.1)
+            if moment == "backward":
+                for status, gone in table[table["status"] != "ok"].groupby("status"):
+                    ax.plot(gone["sequence"], gone[f"{moment}_formula_mib"], label=status, **_CROSS)
             if (gpu_mib := fact(table, "gpu_mib")) > 0:
                 ax.axhline(gpu_mib, color=canvas.THEORY, ls=canvas.DASHES, lw=1.2)
                 style: Any = {"va": "bottom", "fontsize": 9, "color": canvas.QUIET}
@@ -70,8 +70,8 @@ def memory_chart(*tables: pd.DataFrame, guess: Any = None, moments: Sequence[str
         canvas.logarithmic(axes[0].yaxis)
         axes[0].set_ylabel("MiB (log)")
         if _PREDICTED_AT in set(table["sequence"]):
-            guess_mark(axes[-1], _PREDICTED_AT, guess)
-    return _closed(figure, pairs)
+            parts.guess_mark(axes[-1], _PREDICTED_AT, guess)
+    return _closed(figure, [table for table, _ in pairs])
 
 
 def plain_chart(*tables: pd.DataFrame) -> Figure:
@@ -79,16 +79,11 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
 
     The black line is the least that the GPU needs for plain attention; a ring is a time that it does not allow.
     """
-    tables = distinct(tables)
-    figure, axes = panels(len(tables), height=4.1)
-    for ax, of_run in zip(axes, tables, strict=True):
+    figure, shown = parts.panel_each(parts.distinct(tables), height=4.1)
+    for ax, of_run in shown:
         table = of_run[of_run["head_dim"] == 64]
         for clock, dashes in {"forward": "-", "unsynchronised": canvas.DASHES}.items():
-            for name, group in table.groupby("implementation", sort=False):
-                color, marker = STYLES[str(name)]
-                drawn: Any = {"color": color, "marker": marker, "ms": 5, "lw": 1.3, "ls": dashes}
-                drawn |= {"label": ATTENTION_NAMES[str(name)]} if dashes == "-" else {}
-                ax.plot(group["sequence"], group[f"{clock}_ms"], **drawn)
+            parts.lines(ax, table, "sequence", f"{clock}_ms", "implementation", _LOOKS, ms=5, lw=1.3, ls=dashes)
             _ring(ax, table[table[f"{clock}_verdict"] == "impossible"], f"{clock}_ms")
         if (least := table[table["implementation"] == "plain"])["forward_least_ms"].notna().any():
             style: Any = {"color": canvas.THEORY, "lw": 1.3, "label": "least time, plain"}
@@ -96,9 +91,9 @@ def plain_chart(*tables: pd.DataFrame) -> Figure:
         _dress(ax, of_run, "\n".join(["forward, d = 64", *of_run["gpu"].dropna().unique()]))
         ax.plot([], [], color=canvas.QUIET, lw=1.1, ls=canvas.DASHES, label="clock without waiting")
         canvas.logarithmic(ax.yaxis)
-        shown = table[["forward_ms", "unsynchronised_ms"]]
-        ax.set(ylabel="ms (log)", ylim=(shown.min(axis=None) / 2, 2 * shown.max(axis=None)))
-    return _closed(figure, [(of_run, [ax]) for of_run, ax in zip(tables, axes, strict=True)])
+        ms = table[["forward_ms", "unsynchronised_ms"]]
+        ax.set(ylabel="ms (log)", ylim=(ms.min(axis=None) / 2, 2 * ms.max(axis=None)))
+    return _closed(figure, [table for _, table in shown])
 
 
 def race_chart(*tables: pd.DataFrame) -> Figure:
@@ -112,17 +107,15 @@ def race_chart(*tables: pd.DataFrame) -> Figure:
         scale, unit = (1, "TFLOP/s") if rows["tflops"].max() >= 1 else (1e6, "MFLOP/s")
         by_panel = rows.groupby(["precision", "head_dim"], sort=False)
         for ax, ((precision, head_dim), group) in _fill(axes, list(by_panel)):
-            for (name, clock), line in group.groupby(["implementation", "clock"], sort=False):
-                color, marker = STYLES[name]
-                drawn: Any = {"color": color, "marker": marker, "ms": 4, "lw": 1.4}
-                drawn |= {"label": ATTENTION_NAMES[name]} if clock == "launched" else {"ls": canvas.DASHES}
-                ax.plot(line["sequence"], scale * line["tflops"], **drawn)
+            for clock, dashes in {"launched": "-", "captured": canvas.DASHES}.items():
+                rates = group[group["clock"] == clock].assign(rate=scale * group["tflops"])
+                parts.lines(ax, rates, "sequence", "rate", "implementation", _LOOKS, ms=4, lw=1.4, ls=dashes)
             _out_of_memory(ax, group[group["status"] != "ok"], 0.04)
             if "captured" in set(group["clock"]):
                 ax.plot([], [], color=canvas.QUIET, lw=1.4, ls=canvas.DASHES, label="captured clock, warm cache")
             _dress(ax, table, f"d = {head_dim}, {precision}, causal")
         axes[0].set(ylabel=f"{unit}, forward + backward", ylim=(0, None))
-    return _closed(figure, pairs)
+    return _closed(figure, [table for table, _ in pairs])
 
 
 def attention_chart(times: pd.DataFrame) -> Figure:
@@ -148,7 +141,7 @@ def attention_chart(times: pd.DataFrame) -> Figure:
         _dress(ax, times, f"{phase}, d = 64")
     canvas.logarithmic(pairs[0][1][0].yaxis)
     pairs[0][1][0].set_ylabel("ms (log)")
-    return _closed(figure, pairs)
+    return _closed(figure, [times])
 
 
 def _on_a_gpu(tables: Sequence[pd.DataFrame]) -> Sequence[pd.DataFrame]:
@@ -158,7 +151,7 @@ def _on_a_gpu(tables: Sequence[pd.DataFrame]) -> Sequence[pd.DataFrame]:
 
 def _rows(tables: Sequence[pd.DataFrame], columns: int = 2) -> tuple[Figure, list[tuple[pd.DataFrame, Any]]]:
     """Return a figure with `columns` panels per table, which share their vertical axis; and each table with its own."""
-    tables = distinct(tables)
+    tables = parts.distinct(tables)
     figure, grid = canvas.canvas(columns, len(tables), height=1 + 3.1 * len(tables), squeeze=False, sharey="row")
     return figure, list(zip(tables, grid, strict=True))
 
@@ -172,14 +165,7 @@ def _fill(axes: Any, groups: list) -> Any:
 
 def _dress(ax: Axes, table: pd.DataFrame, title: str) -> None:
     """Give a panel its title and its axis of lengths; where they are many, every second one is named."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    lengths = sorted(set(table["sequence"]))
-    named = lengths[:: -math.ceil(len(lengths) / _MOST)]
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(named), minor_locator=NullLocator())
-    ax.set_xticks(named, [units.count(length) for length in named], fontsize=8.5)
-    ax.set_xlabel("positions (log)")
+    parts.knob_axis(ax, table["sequence"], "positions", most=_MOST, fontsize=8.5)
     ax.set_title(f"{where(table)}: {title}", fontsize=10)
     ax.grid(True)
 
@@ -195,12 +181,10 @@ def _out_of_memory(ax: Axes, failed: pd.DataFrame, height: float) -> None:
         ax.plot(at, [height] * len(at), transform=ax.get_xaxis_transform(), **style)
 
 
-def _closed(figure: Figure, pairs: list[tuple[pd.DataFrame, Any]]) -> Figure:
-    canvas.shared_legend(figure, [ax for _, axes in pairs for ax in axes], columns=5)
-    tables = [table for table, _ in pairs]
+def _closed(figure: Figure, tables: Sequence[pd.DataFrame]) -> Figure:
     note = "Triton's interpreter ran our kernel here · " if fact_or(tables[0], "interpreted", False) else ""
     scales = "each run has its own scale · " if len(tables) > 1 else ""
-    return canvas.finish(figure, f"{note}{scales}{sources(*tables)}")
+    return parts.close(figure, *tables, note=note + scales)
 
 
 MASKED = canvas.IDLE
@@ -217,7 +201,7 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
 
     row = _followed(steps)
     visited = [step for step in steps if row in step.rows and step.kind != SKIPPED]
-    figure, (matrix, maxima, sums) = panels(3, height=3.9, width_ratios=(1.1, 1, 1))
+    figure, (matrix, maxima, sums) = parts.panels(3, height=3.9, width_ratios=(1.1, 1, 1))
     _draw_matrix(matrix, steps, row)
     _draw_maxima(maxima, visited, row)
     _draw_sums(sums, visited, row)
@@ -227,8 +211,8 @@ def tiles_chart(steps: Sequence[Step]) -> Figure:
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 4, 10]))
     if any(step.kind != FULL for step in steps):
         sums.plot([], [], "x", color=canvas.QUIET, ms=5, label="skipped tile")
-        swatches(sums, {"masked score": MASKED})
-    swatches(sums, _LEGEND)
+        parts.swatches(sums, {"masked score": MASKED})
+    parts.swatches(sums, _LEGEND)
     canvas.legend_above(sums, columns=7)
     return canvas.finish(figure, "computed, not measured")
 

@@ -37,10 +37,6 @@ def _run(table: pd.DataFrame) -> str:
     return f"{run_name(table)}, {size_name(table)} size"
 
 
-def _footer(*tables: pd.DataFrame, note: str = "") -> str:
-    return f"{note and f'{note} · '}{parts.own_scales(tables)}{sources(*tables)}"
-
-
 def _setting(model: str, precision: str) -> str:
     return f"{model}, {PRECISION_NAMES[precision]}"
 
@@ -49,9 +45,8 @@ def iterations_chart(*tables: pd.DataFrame) -> Figure:
     """Every iteration's ms by size, the first one on the left; a panel per run, warm-ups hollow."""
     from matplotlib.ticker import MaxNLocator
 
-    tables = parts.distinct(tables)
-    figure, axes = parts.panels(len(tables), height=4.0)
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = parts.panel_each(parts.distinct(tables), height=4.0)
+    for ax, table in shown:
         for model, look in canvas.looks(table["model"].unique()).items():
             rows = table[table["model"] == model].sort_values("iteration")
             ax.plot(rows["iteration"], rows["ms"], lw=1.2, label=model, **look)
@@ -62,8 +57,7 @@ def iterations_chart(*tables: pd.DataFrame) -> Figure:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set(title=_run(table), xlabel="iteration (hollow: a warm-up)", ylabel="ms per float32 forward (log)")
         ax.grid(axis="y")
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, _footer(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(shown))
 
 
 def phases_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
@@ -113,10 +107,9 @@ def _printed(ax: Any, rows: pd.DataFrame, published: pd.DataFrame) -> None:
 
 def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
     """The forward of the five sizes in bfloat16, a named bar per mode with its share of the peak; a panel per run."""
-    tables = parts.distinct(tables)
-    shown = [table[(table["precision"] == "autocast") & (table["phase"] == "forward")] for table in tables]
-    figure, axes = parts.panels(len(tables), rows=max(map(len, shown)), row_height=0.26)
-    for ax, table, rows in zip(axes, tables, shown, strict=True):
+    forward = [table[(table["precision"] == "autocast") & (table["phase"] == "forward")] for table in tables]
+    figure, shown = parts.panel_each(parts.distinct(forward), rows=max(map(len, forward)), row_height=0.26)
+    for ax, rows in shown:
         first = rows["model"] != rows["model"].shift()
         parts.rows(ax, list(rows["model"].where(first, "")), fontsize=9)
         for place, row in enumerate(rows.itertuples()):
@@ -128,12 +121,11 @@ def modes_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
             clear = {"boxstyle": "square,pad=0.1", "fc": ax.get_facecolor(), "ec": "none"}
             text = f"{NAMES[row.mode]}: {units.seconds(row.ms / 1e3)}{of_peak}"
             parts.beside(ax, row.ms + row.spread_ms, place, text, fontsize=8, bbox=clear)
-        if ax is axes[-1]:
-            parts.guess_line(ax, guess)
-        ax.set(title=_run(table), xlabel="ms per forward, bfloat16")
+        ax.set(title=_run(rows), xlabel="ms per forward, bfloat16")
         ax.set_xlim(0, 1.7 * (rows["ms"] + rows["spread_ms"].fillna(0)).max())
-    canvas.shared_legend(figure, axes, columns=5)
-    return canvas.finish(figure, _footer(*tables, note="%: share of the GPU's peak · whisker: spread of the repeats"))
+    parts.guess_line(shown[-1][0], guess)
+    note = f"%: share of the GPU's peak · whisker: spread of the repeats · {parts.own_scales(shown)}"
+    return parts.close(figure, *tables, note=note)
 
 
 def launches_chart(*tables: pd.DataFrame) -> Figure:
@@ -154,14 +146,11 @@ def launches_chart(*tables: pd.DataFrame) -> Figure:
                 ax.plot(x, rows["gpu_ms"], color=_GPU, marker=".", lw=1.2, label="the GPU's work (CUDA graph)")
                 dashed = {"color": _MODEL, "lw": 1.2, "ls": canvas.DASHES}
                 ax.plot(x, rows["predicted_ms"], label="model: the longer of both", **dashed)
-            for scale in (ax.xaxis, ax.yaxis):
-                canvas.logarithmic(scale)
-            ax.set_xticks(list(x), [str(value) for value in x], fontsize=8, rotation=45)
-            ax.minorticks_off()
-            ax.set(title=f"{_run(table)}: by {axis}", xlabel=f"{axis} (log)", ylabel="ms per forward (log)")
+            canvas.logarithmic(ax.yaxis)
+            parts.knob_axis(ax, x, axis, str, fontsize=8, rotation=45)
+            ax.set(title=f"{_run(table)}: by {axis}", ylabel="ms per forward (log)")
             ax.grid(axis="y")
-    canvas.shared_legend(figure, list(grid.flat), columns=4)
-    return canvas.finish(figure, _footer(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(tables), columns=4)
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
@@ -188,8 +177,7 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         ax.set(xlim=(begin, end), xlabel="ms since the first operator began")
     shown = {"operator": "the host: operators", "launch": "the host launches", "kernel": "the GPU works"}
     parts.swatches(grid[0, 0], {shown[span]: color for span, color in _SPANS.items()})
-    canvas.legend_above(grid[0, 0])
-    return canvas.finish(figure, _footer(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(tables))
 
 
 def families_chart(*tables: pd.DataFrame) -> Figure:
@@ -224,9 +212,8 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
     """
     tables = parts.distinct(tables)
     tables = tuple(table for table in tables if fact(table, "gb_per_s") == fact(table, "gb_per_s")) or tables
-    figure, axes = parts.panels(len(tables), height=4.6)
-    shown = [table[table["share"] >= _DRAWN] for table in tables]
-    for ax, table in zip(axes, shown, strict=True):
+    figure, shown = parts.panel_each([table[table["share"] >= _DRAWN] for table in tables], height=4.6)
+    for ax, table in shown:
         peak, rate = fact(table, "peak_tflops"), fact(table, "gb_per_s")
         look = {"s": _area(table), "color": canvas.MEASURED, "alpha": 0.55, "linewidth": 0}
         ax.scatter(table["flop_per_byte"], table["tflops"], **look)
@@ -242,8 +229,9 @@ def roofline_chart(*tables: pd.DataFrame) -> Figure:
         setting = _setting(fact(table, "model"), fact(table, "precision"))
         ax.set(title=f"{_run(table)}\n{setting}: {roofs}", xlabel="FLOP per byte (log)", ylabel="TFLOP/s (log)")
         ax.grid(axis="both")
-    canvas.finish(figure, _footer(*tables, note="a dot's area: its share of the kernels' time"))
-    for ax, table in zip(axes, shown, strict=True):
+    note = f"a dot's area: its share of the kernels' time · {parts.own_scales(shown)}"
+    canvas.finish(figure, note + sources(*tables))
+    for ax, table in shown:
         _names(ax, table)
     return figure
 

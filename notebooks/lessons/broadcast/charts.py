@@ -11,9 +11,12 @@ from labkit.charts import canvas
 from labkit.charts.parts import (
     Layer,
     beside,
+    close,
     distinct,
     guess_line,
+    knob_axis,
     own_scales,
+    panel_each,
     panels,
     rows,
     run_panels,
@@ -21,7 +24,7 @@ from labkit.charts.parts import (
     whose,
     workers,
 )
-from labkit.provenance import fact, run_name, sources
+from labkit.provenance import fact, run_name
 from labkit.story import units
 from labkit.theory.sizes import MIB
 from lessons.broadcast.theory import NAMES
@@ -89,11 +92,10 @@ def methods_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
 
     A tick is the datasheet's least time. `guess` is a prediction in ms for the recorded node, or None.
     """
-    shown = _panels_of(tables)
     order = _in_order(tables)
-    figure, axes = panels(len(shown), rows=len(order), row_height=0.5, width=11.5 if len(shown) > 1 else 9.6)
-    for ax, layers in zip(axes, shown, strict=True):
-        places = rows(ax, [NAMES[method] for method in order] if ax is axes[0] else [""] * len(order))
+    figure, shown = _panels_of(tables, rows=len(order), row_height=0.5)
+    for ax, layers in shown:
+        places = rows(ax, [NAMES[method] for method in order] if ax is figure.axes[0] else [""] * len(order))
         for layer in layers:
             _methods_layer(ax, layer, dict(zip(order, places, strict=True)))
         if any(layer.recorded for layer in layers):
@@ -102,9 +104,8 @@ def methods_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
         ax.set_xlim(1e3 * times.min() / 1.6, 1e3 * times.max() * 5)  # room for the last label
         canvas.logarithmic(ax.xaxis)
         ax.set(xlabel="ms until every GPU has the tensor (log)", title=_title(layers))
-    _name_marks(axes[0], shown)
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, f"whisker: spread of the repeats · {sources(*tables)}")
+    _name_marks(shown)
+    return close(figure, *tables, note="whisker: spread of the repeats · ")
 
 
 def _methods_layer(ax: Axes, layer: Layer, places: dict[str, int]) -> None:
@@ -139,9 +140,9 @@ def _mark(ax: Axes, layer: Layer, memory: str) -> dict[str, Any]:
     return look | {"color": layer.color, "mfc": filling, "mew": 1.6}
 
 
-def _name_marks(ax: Axes, shown: list[list[Layer]]) -> None:
+def _name_marks(shown: list[tuple[Axes, list[Layer]]]) -> None:
     """Add legend entries for the runs' colours, for the filling of marks and for the datasheet's tick."""
-    layers = [layer for panel in shown for layer in panel]
+    ax, layers = shown[0][0], [layer for _, panel in shown for layer in panel]
     for label, color in {layer.label: layer.color for layer in layers}.items():
         ax.plot([], [], "s", color=color, label=label)
     for memory, filling in (("pageable", "none"), ("pinned", canvas.INK)):
@@ -155,9 +156,10 @@ def _with_links(tables: tuple[pd.DataFrame, ...]) -> tuple[pd.DataFrame, ...]:
     return tables[1:] if len(tables) > 1 and fact(tables[0], "small") else tables
 
 
-def _panels_of(tables: Sequence[pd.DataFrame]) -> list[list[Layer]]:
-    """Return the panels of this run and the recorded one, or of the recorded one alone."""
-    return run_panels(tables[0] if len(tables) > 1 else None, tables[-1], "bytes")
+def _panels_of(tables: Sequence[pd.DataFrame], **options: Any) -> tuple[Figure, list[tuple[Axes, list[Layer]]]]:
+    """Return a figure with the panels of this run and the recorded one, or of the recorded one alone."""
+    shown = run_panels(tables[0] if len(tables) > 1 else None, tables[-1], "bytes")
+    return panel_each(shown, width=11.5 if len(shown) > 1 else 9.6, **options)
 
 
 def _in_order(tables: Sequence[pd.DataFrame]) -> list[str]:
@@ -179,10 +181,10 @@ def ablation_chart(*tables: pd.DataFrame) -> Figure:
     Beside a recorded run, one of CPU processes is not drawn.
     """
     tables = _with_links(tables)
-    shown, order = _panels_of(tables), _in_order(tables)
-    figure, axes = panels(len(shown), rows=len(order), width=11.5 if len(shown) > 1 else 9.6)
-    for ax, layers in zip(axes, shown, strict=True):
-        places = rows(ax, [NAMES[method] for method in order] if ax is axes[0] else [""] * len(order))
+    order = _in_order(tables)
+    figure, shown = _panels_of(tables, rows=len(order))
+    for ax, layers in shown:
+        places = rows(ax, [NAMES[method] for method in order] if ax is figure.axes[0] else [""] * len(order))
         ends = []
         for layer in layers:
             by_method = layer.table.set_index("method").reindex(order)
@@ -196,16 +198,14 @@ def ablation_chart(*tables: pd.DataFrame) -> Figure:
                 if gain > 0 and not layer.behind:
                     beside(ax, factor, place, f"pinning {units.times(gain)}", xytext=(12, 0), fontsize=8)
         if not max(ends) > 0:
-            ax.text(
-                0.02, 0, "this run lacks direct from pageable memory", transform=ax.get_yaxis_transform(), fontsize=8
-            )
+            text, at = "this run lacks direct from pageable memory", ax.get_yaxis_transform()
+            ax.text(0.02, 0, text, transform=at, fontsize=8)
             ends = [1, 10]
         ax.set_xlim(min(ends) / 1.3, max(ends) * 3)  # room for the last label
         canvas.logarithmic(ax.xaxis)
         ax.set(title=_title(layers), xlabel="times as fast as direct from pageable memory (log)")
-    _name_marks(axes[0], shown)
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*tables))
+    _name_marks(shown)
+    return close(figure, *tables)
 
 
 def chunk_curve(*tables: pd.DataFrame) -> Figure:
@@ -215,9 +215,8 @@ def chunk_curve(*tables: pd.DataFrame) -> Figure:
     Beside a recorded run, one of CPU processes is not drawn.
     """
     tables = _with_links(tables)
-    shown = _panels_of(tables)
-    figure, axes = panels(len(shown), height=3.6, width=11.5 if len(shown) > 1 else 9.6)
-    for ax, layers in zip(axes, shown, strict=True):
+    figure, shown = _panels_of(tables, height=3.6)
+    for ax, layers in shown:
         ax.axhspan(0, 10, color=canvas.HAIRLINE, label="within 10 % of the best")
         for layer in layers:
             for method, color in zip(_in_order(tables), (canvas.SERIES[2], canvas.SERIES[5]), strict=False):
@@ -226,19 +225,12 @@ def chunk_curve(*tables: pd.DataFrame) -> Figure:
                 look = {"marker": "o", "ms": 5, "color": color, "capsize": 3, "alpha": 0.4 if layer.behind else 1.0}
                 name = f"{NAMES[method]}{', recorded run' if layer.behind else ''}"
                 ax.errorbar(line["chunks"], 100 * line["above_best"], yerr=spread, label=name, **look)
-        counts = sorted({count for layer in layers for count in layer.table["chunks"]})
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(counts, [str(count) for count in counts])
-        ax.minorticks_off()
+        counts = [count for layer in layers for count in layer.table["chunks"]]
+        knob_axis(ax, counts, "chunks of the tensor; scatter + all-gather: of a share")
+        ax.set(title=_title(layers), ylim=(min(0, ax.get_ylim()[0]), None))
         ax.grid(axis="y")
-        ax.set(
-            title=_title(layers),
-            xlabel="chunks of the tensor; scatter + all-gather: of a share (log)",
-            ylim=(min(0, ax.get_ylim()[0]), None),
-        )
-    axes[0].set_ylabel("% longer than with the best count")
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, f"{own_scales(shown)}whisker: spread of the repeats · {sources(*tables)}")
+    shown[0][0].set_ylabel("% longer than with the best count")
+    return close(figure, *tables, note=f"{own_scales(shown)}whisker: spread of the repeats · ")
 
 
 def timeline_chart(*tables: pd.DataFrame) -> Figure:
@@ -258,8 +250,7 @@ def timeline_chart(*tables: pd.DataFrame) -> Figure:
         ax.tick_params(axis="y", labelsize=8, length=0)
         ax.set_ylim(len(names) - 0.3, -0.7)
     swatches(axes[0, 0], {"host → GPU": _HOST, "GPU → GPU": _PEER})
-    canvas.legend_above(axes[0, 0])
-    return canvas.finish(figure, f"{own_scales(tables)}{sources(*tables)}")
+    return close(figure, *tables, note=own_scales(tables))
 
 
 def _ordered(table: pd.DataFrame) -> list[str]:

@@ -38,16 +38,8 @@ _ALL_REDUCE, _CLOCK = "all-reduce", "in flight"
 _SMALLEST, _LARGEST = KIB, GIB  # bytes that the reader predicts
 
 
-def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int) -> None:
-    """Mark the sizes on a logarithmic axis; where they are many, every second or third one, the largest among them."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    places = sorted(set(sizes))
-    shown = places[:: -math.ceil(len(places) / most)]
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(shown), minor_locator=NullLocator())
-    ax.set_xticks(shown, [units.exact_size(size) for size in shown], fontsize=8.5)
-    ax.set_xlabel("message, bytes (log)")
+def _mark_sizes(ax: Axes, sizes: Iterable[float], most: int = 12) -> None:
+    parts.knob_axis(ax, sizes, "message, bytes", units.exact_size, most=most, fontsize=8.5)
     ax.grid(True)
 
 
@@ -75,9 +67,8 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
     Takes two `bandwidths`. Grey is where latency takes longer than transfer. Where noise hides what the size adds,
     there is no line. `guess`: µs at 1 KiB of the recorded run.
     """
-    shown = parts.run_panels(here, recorded)
-    figure, axes = parts.panels(len(shown), height=4.6, sharey=True)
-    for ax, layers in zip(axes, shown, strict=True):
+    figure, shown = parts.panel_each(parts.run_panels(here, recorded), height=4.6, sharey=True)
+    for ax, layers in shown:
         top = layers[-1]
         rows = _widest(top.table[top.table["collective"] == _ALL_REDUCE])
         libraries = backends(rows["backend"])
@@ -90,11 +81,11 @@ def times_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, guess:
         if any(layer.recorded for layer in layers):
             parts.guess_mark(ax, _SMALLEST, guess)
         ax.set_title(_title(layers, libraries))
-    canvas.logarithmic(axes[0].yaxis)
-    axes[0].set_ylim(top=axes[0].get_ylim()[1] * 6)  # the regions' names stand above all data
-    axes[0].set_ylabel("all-reduce, µs per call (log)")
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(here, recorded))
+    first = shown[0][0]
+    canvas.logarithmic(first.yaxis)
+    first.set_ylim(top=first.get_ylim()[1] * 6)  # the regions' names stand above all data
+    first.set_ylabel("all-reduce, µs per call (log)")
+    return parts.close(figure, here, recorded, columns=4)
 
 
 def _times_layer(ax: Axes, layer: parts.Layer, libraries: Sequence[str]) -> None:
@@ -134,9 +125,8 @@ def rings_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Fig
     Takes two `ring_lines`. Each has its line, with α and β, unless noise hides what the size adds or
     the line misses a time by more than a quarter.
     """
-    shown = parts.run_panels(here, recorded)
-    figure, axes = parts.panels(len(shown), height=4.4)
-    for ax, layers in zip(axes, shown, strict=True):
+    figure, shown = parts.panel_each(parts.run_panels(here, recorded), height=4.4)
+    for ax, layers in shown:
         for layer in layers:
             looks = {
                 "library": {"color": canvas.QUIET, "marker": "s"},
@@ -150,13 +140,11 @@ def rings_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None) -> Fig
         _mark_sizes(ax, line_sizes := layers[-1].table["bytes"], most=12 // len(shown))
         canvas.logarithmic(ax.yaxis)
         ax.set_xlim(min(line_sizes) / 2, 2 * max(line_sizes))
-        ranks = layers[-1].table["ranks"].max()
-        ax.set(
-            ylabel="µs per all-reduce (log)", title=f"{parts.whose(layers)}: {ranks} {parts.workers(layers[-1].table)}"
-        )
+        group = f"{layers[-1].table['ranks'].max()} {parts.workers(layers[-1].table)}"
+        ax.set(ylabel="µs per all-reduce (log)", title=f"{parts.whose(layers)}: {group}")
         ax.set_ylim(top=8 * ax.get_ylim()[1])  # the legend stands above all data
         ax.legend(loc="upper left", fontsize=8.5)
-    return canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded))
+    return canvas.finish(figure, parts.own_scales(shown) + sources(here, recorded))
 
 
 def _ring_line(ax: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
@@ -178,14 +166,12 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
     Takes two `bandwidths`; of each, the faster library. The black lines are what a GPU's links carry at most. `guess`:
     GB/s of an all-reduce at 1 GiB in the recorded run.
     """
-    shown = parts.run_panels(here, recorded)
-    figure, axes = parts.panels(len(shown), height=4.4)
+    figure, shown = parts.panel_each(parts.run_panels(here, recorded), height=4.4)
     ends: dict[Axes, dict[str, Any]] = {}
-    for ax, layers in zip(axes, shown, strict=True):
+    for ax, layers in shown:
         backend = backends(layers[-1].table["backend"])[0]
         for layer in layers:
-            rows = layer.table[(layer.table["clock"] == _CLOCK) & (layer.table["backend"] == backend)]
-            rows = _widest(rows)
+            rows = _widest(layer.table[(layer.table["clock"] == _CLOCK) & (layer.table["backend"] == backend)])
             ends[ax] = {}  # the run behind gets no names
             for collective, line in rows.groupby("collective", sort=False):
                 look = LOOKS[collective] | {"lw": 1.4}
@@ -199,8 +185,8 @@ def bandwidth_chart(here: pd.DataFrame | None, recorded: pd.DataFrame | None, gu
             parts.guess_mark(ax, _LARGEST, guess)
         ax.set_ylim(bottom=0, top=1.12 * ax.get_ylim()[1])
         ax.set(ylabel="bus bandwidth, GB/s", title=_title(layers, [backend]))
-    canvas.shared_legend(figure, axes, columns=7)
-    return parts.names_at_ends(canvas.finish(figure, parts.own_scales(axes) + sources(here, recorded)), ends)
+    parts.close(figure, here, recorded, note=parts.own_scales(shown), columns=7)
+    return parts.names_at_ends(figure, ends)
 
 
 def _limits(ax: Axes, rows: pd.DataFrame) -> None:
@@ -239,24 +225,16 @@ def reports_chart(
             look = {"color": color, "ms": 13, "ls": "", "label": "recorded run, its very first call"}
             ax.plot(first["bytes"], first["first_us"] / 1e3, "*", **look)
     ax.plot(MB * least["megabytes"], least["least_ms"], color=canvas.THEORY, lw=1.4, label="least, a V100's NVLinks")
-    sizes = [2.0**power for power in range(10, 31, 2)] if recorded is not None else MB * least["megabytes"]
     if recorded is None:
-        ax.set_xscale("log")
-        ax.set_xticks(sizes, [f"{size / MB:g} MB" for size in sizes])
-        ax.minorticks_off()
-        ax.set_xlabel("message, bytes (log)")
+        parts.knob_axis(ax, MB * least["megabytes"], "message, bytes", lambda size: f"{size / MB:g} MB")
         ax.grid(True)
+        ax.set_title("A report's all-reduce, 8 × V100")
     else:
-        _mark_sizes(ax, sizes, most=11)
+        _mark_sizes(ax, [2.0**power for power in range(10, 31, 2)])
+        ax.set_title("An all-reduce: a report's on 8 × V100, and ours")
     canvas.logarithmic(ax.yaxis)
-    ax.set(
-        ylabel="ms per all-reduce (log)",
-        title="An all-reduce: a report's on 8 × V100, and ours"
-        if recorded is not None
-        else "A report's all-reduce, 8 × V100",
-    )
-    canvas.legend_above(ax, columns=4)
-    return canvas.finish(figure, sources(times, recorded, here))
+    ax.set_ylabel("ms per all-reduce (log)")
+    return parts.close(figure, times, recorded, here, columns=4)
 
 
 def chunk_color(values: int, ranks: int) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from labkit.charts import canvas, parts
 from labkit.charts.profile import breakdown_chart as breakdown_chart
 from labkit.charts.profile import trace_chart as trace_chart
-from labkit.provenance import fact, sources, where
+from labkit.provenance import fact, where
 from labkit.story import units
 from labkit.theory.sizes import MB
 from lessons.ddp_from_scratch.theory import NAMES, Flight, exposed_s, timeline
@@ -25,12 +25,10 @@ def steps_chart(*tables: pd.DataFrame) -> Figure:
 
     A panel per run; each has its own scale.
     """
-    tables = parts.distinct(tables)
-    figure, axes = parts.panels(len(tables), height=1.7 + 0.42 * max(map(len, tables)))
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = parts.panel_each(parts.distinct(tables), height=1.7 + 0.42 * max(map(len, tables)))
+    for ax, table in shown:
         _steps(ax, table)
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(shown), columns=4)
 
 
 def _steps(ax: Axes, table: pd.DataFrame) -> None:
@@ -109,13 +107,11 @@ def buckets_chart(
 
     A number beside a mark is the bucket size asked for, in MiB. `guess` (MiB, a number or a Prediction) is a line.
     """
-    runs = parts.distinct(zip(tables, fits, lines, strict=True))
-    figure, axes = parts.panels(len(runs), height=4.4)
-    for ax, run in zip(axes, runs, strict=True):
+    figure, shown = parts.panel_each(parts.distinct(zip(tables, fits, lines, strict=True)), height=4.4)
+    for ax, run in shown:
         _sweep(ax, *run)
         parts.guess_line(ax, guess)
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*tables))
+    return parts.close(figure, *tables, columns=4)
 
 
 def _sweep(ax: Axes, table: pd.DataFrame, fit: pd.DataFrame, line: pd.DataFrame) -> None:

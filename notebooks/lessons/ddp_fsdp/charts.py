@@ -9,7 +9,7 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers, parts
 from labkit.charts.parts import Layer, run_panels
-from labkit.provenance import fact, sources
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.names import STRATEGY_LABELS
 from labkit.theory.memory import ITEMS
@@ -23,9 +23,10 @@ _MARKERS = "^v"  # one per report
 _TRIANGLES = {"^": "▲", "v": "▼"}
 
 
-def _panels_of(tables: Sequence[pd.DataFrame], *sizes: str) -> list[list[Layer]]:
-    """Return the panels of this run and the recorded one, or of one table alone."""
-    return run_panels(tables[0] if len(tables) > 1 else None, tables[-1], *sizes)
+def _panels_of(tables: Sequence[pd.DataFrame], *sizes: str, **options: Any) -> tuple[Figure, list[tuple[Axes, Any]]]:
+    """Return a figure with the panels of this run and the recorded one, or of one table alone."""
+    shown = run_panels(tables[0] if len(tables) > 1 else None, tables[-1], *sizes)
+    return parts.panel_each(shown, width=11.5 if len(shown) > 1 else 9.6, **options)
 
 
 def _title(layers: list[Layer]) -> str:
@@ -41,10 +42,9 @@ def ledger_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
 
     Of several batches the largest is shown. `guess` is a prediction in GiB for the last table, or None.
     """
-    shown = _panels_of(tables)
     most = max(table["strategy"].nunique() for table in tables)
-    figure, axes = parts.panels(len(shown), rows=most, row_height=0.5, width=11.5 if len(shown) > 1 else 9.6)
-    for ax, layers in zip(axes, shown, strict=True):
+    figure, shown = _panels_of(tables, rows=most, row_height=0.5)
+    for ax, layers in shown:
         rows = _largest(layers[-1].table)
         scale, unit = ledgers.memory_unit(rows["predicted"].max())
         places = parts.rows(ax, [STRATEGY_LABELS[name] for name in rows["strategy"]])
@@ -58,12 +58,11 @@ def ledger_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
             ax.scatter(behind / scale, places, s=70, label="recorded peak", **_HOLLOW)
         batch = f", batch {rows['batch'].iloc[0]}" if "batch" in rows else ""
         ax.set(title=f"{_title(layers)}{batch}", xlabel=f"memory per GPU, {unit}")
-        if ax is axes[-1]:
+        if ax is figure.axes[-1]:
             parts.guess_line(ax, guess, 1024 / scale)
             ends = max(ends, 1024 * (parts.guessed(guess) or 0))
         ax.set_xlim(0, 1.06 * ends / scale)
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(shown), columns=4)
 
 
 def _largest(table: pd.DataFrame) -> pd.DataFrame:
@@ -74,16 +73,16 @@ def _rate_bars(
     tables: Sequence[pd.DataFrame],
     name_of: Callable[[Any], str],
     note_of: Callable[[Any], str],
+    brackets: str,
     published: pd.DataFrame | None = None,
-) -> tuple[Figure, list[Axes]]:
-    """Return bars of samples per second, a note on each at the right edge; of a run that stands behind, diamonds.
+) -> Figure:
+    """Draw bars of samples per second, a note on each at the right edge; of a run that stands behind, diamonds.
 
-    `published` rates are triangles in the last panel, in the rows of their strategy and batch.
+    `brackets`: what a note has in brackets. `published` rates are triangles in the last panel, in the rows of their
+    strategy and batch.
     """
-    shown = _panels_of(tables, "batches")
-    most = max(map(len, tables))
-    figure, axes = parts.panels(len(shown), rows=most, row_height=0.36, width=11.5 if len(shown) > 1 else 9.6)
-    for ax, layers in zip(axes, shown, strict=True):
+    figure, shown = _panels_of(tables, "batches", rows=max(map(len, tables)), row_height=0.36)
+    for ax, layers in shown:
         table = layers[-1].table
         rows = [*table.itertuples()]
         rates, spreads = table["samples_per_s"], table["spread_samples_per_s"].fillna(0)
@@ -97,7 +96,7 @@ def _rate_bars(
             ax.scatter(dots, places, label="recorded run", **look)
             ends.append(max(behind.values()))
         printed: dict[int, str] = {}
-        if published is not None and ax is axes[-1]:
+        if published is not None and ax is figure.axes[-1]:
             most, printed = _published_marks(ax, published, [(row.strategy, row.batch) for row in rows])
             ends.append(most)
         right = 1.08 * max(1e-9, *ends)
@@ -105,8 +104,8 @@ def _rate_bars(
             note = str(row.status) if pd.isna(row.samples_per_s) else note_of(row)
             ax.text(right, place, note + printed.get(place, ""), va="center", fontsize=8)
         ax.set(title=_title(layers), xlabel="samples/second", xlim=(0, 1.38 * right))
-    canvas.shared_legend(figure, axes)
-    return figure, axes
+    note = f"in brackets: {brackets} · {parts.own_scales(shown)}"
+    return parts.close(figure, *tables, published, note=note)
 
 
 def _published_marks(
@@ -138,11 +137,10 @@ def strategies_chart(*tables: pd.DataFrame, published: pd.DataFrame) -> Figure:
             return rate
         return f"{rate} ({f'{row.percent:+.1f} %' if row.resolved else 'within noise'})".replace("-", "−")
 
-    figure, axes = _rate_bars(
-        tables, lambda row: f"{STRATEGY_LABELS[row.strategy]}, batch {row.batch}", note, published
-    )
-    notes = "in brackets: compared with DDP · "
-    return canvas.finish(figure, notes + parts.own_scales(axes) + sources(*tables, published))
+    def name(row: Any) -> str:
+        return f"{STRATEGY_LABELS[row.strategy]}, batch {row.batch}"
+
+    return _rate_bars(tables, name, note, "compared with DDP", published)
 
 
 def knobs_chart(*tables: pd.DataFrame) -> Figure:
@@ -152,6 +150,4 @@ def knobs_chart(*tables: pd.DataFrame) -> Figure:
         factor = "" if pd.isna(row.times_previous) else f" ({units.times(row.times_previous)})"
         return f"{units.number(row.samples_per_s)}{factor}"
 
-    figure, axes = _rate_bars(tables, lambda row: row.knob, note)
-    notes = "in brackets: compared with the row above · "
-    return canvas.finish(figure, notes + parts.own_scales(axes) + sources(*tables))
+    return _rate_bars(tables, lambda row: row.knob, note, "compared with the row above")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _RULE_COLORS = {"by number": canvas.SERIES[5], "whole parameters": canvas.SERIES[1], "by elements": canvas.SERIES[2]}
 _STAGE_COLORS = dict(zip(STAGES, (canvas.SERIES[number] for number in (0, 5, 2, 3, 1)), strict=True))
+_STAGE_LOOKS: dict[str, Any] = {name: {"color": _STAGE_COLORS[name], "label": STAGES[name]} for name in STAGES}
+_STAGE_LOOKS["zero1"]["ls"] = (0, (4, 3))  # as high as ours
 # The table's items → the names that the whole workbook's ledgers use.
 ITEMS = {item: item for item in ("parameters", "gradients", "states", "activations", "temporary")} | {
     "states": "optimizer"
@@ -28,20 +30,18 @@ BAR, GAP = 0.74, 1.7  # a bar's height, and the room between two groups, in bars
 
 def balance_chart(table: pd.DataFrame) -> Figure:
     """The fullest rank's elements over an equal part, by model and rule; a panel per number of ranks."""
-    models, ranks = list(dict.fromkeys(table["model"])), list(dict.fromkeys(table["ranks"]))
-    figure, axes = parts.panels(len(ranks), len(models), row_height=0.55, sharey=True)
-    for ax, count in zip(axes, ranks, strict=True):
+    models, end = list(dict.fromkeys(table["model"])), 1.05 * (1 + table["excess"].max())
+    by_ranks = table.groupby("ranks", sort=False)
+    figure, shown = parts.panel_each(by_ranks, rows=len(models), row_height=0.55, sharey=True)
+    for ax, (ranks, of_ranks) in shown:
         for number, (rule, color) in enumerate(_RULE_COLORS.items()):
-            shown = table[(table["ranks"] == count) & (table["rule"] == rule)].set_index("model").loc[models]
+            of_rule = of_ranks[of_ranks["rule"] == rule].set_index("model").loc[models]
             places = [place + 0.26 * (number - 1) for place in range(len(models))]
-            ax.barh(places, 1 + shown["excess"], 0.24, color=color, label=rule)
+            ax.barh(places, 1 + of_rule["excess"], 0.24, color=color, label=rule)
         ax.axvline(1.05, color=canvas.INK, ls=(0, (2, 2)), lw=1, label="5 % more")
-        ax.set(
-            title=f"{count} ranks", xlabel="fullest rank, × equal parts", xlim=(0, 1.05 * (1 + table["excess"].max()))
-        )
+        ax.set(title=f"{ranks} ranks", xlabel="fullest rank, × equal parts", xlim=(0, end))
         parts.rows(ax, models)
-    canvas.legend_above(axes[0], columns=4)
-    return canvas.finish(figure, sources(table))
+    return parts.close(figure, table, columns=4)
 
 
 def stages_chart(held: pd.DataFrame, sent: pd.DataFrame) -> Figure:
@@ -50,20 +50,14 @@ def stages_chart(held: pd.DataFrame, sent: pd.DataFrame) -> Figure:
     The right panel's unit is all parameters' bytes.
     """
     figure, (left, right) = canvas.canvas(2, height=3.9, width_ratios=(3, 2))
-    for name, label in STAGES.items():
-        rows = held[held["stage"] == name]
-        dashed = (0, (4, 3)) if name == "zero1" else "-"  # as high as ours
-        left.plot(rows["ranks"], rows["held_gb"], color=_STAGE_COLORS[name], ls=dashed, marker="o", ms=4, label=label)
-    canvas.logarithmic(left.xaxis)
-    counts = sorted(set(held["ranks"]))
-    left.set_xticks(counts, [str(count) for count in counts])
-    left.set(title="Parameters, gradients and states", xlabel="ranks (log)", ylabel="GB per rank", ylim=(0, None))
+    parts.lines(left, held, "ranks", "held_gb", "stage", _STAGE_LOOKS, marker="o", ms=4)
+    parts.knob_axis(left, held["ranks"], "ranks")
+    left.set(title="Parameters, gradients and states", ylabel="GB per rank", ylim=(0, None))
     left.grid(axis="y")
     parts.rows(right, [STAGES[name] for name in sent["stage"]])
     parts.bars(right, sent["volume"], color=[_STAGE_COLORS[name] for name in sent["stage"]])
     right.set(title="Sent per step", xlabel="sent per rank:\nparameters' bytes × (N − 1)/N")
-    canvas.legend_above(left, columns=6)
-    return canvas.finish(figure, sources(held))
+    return parts.close(figure, held, columns=6)
 
 
 def memory_chart(*tables: pd.DataFrame) -> Figure:
@@ -88,8 +82,7 @@ def memory_chart(*tables: pd.DataFrame) -> Figure:
             ledgers.held_bars(ax, places, sizes, height=BAR)
             ledgers.peak_marks(ax, places, rows["peak"] * MIB / scale, size=26)
             ax.set(title=f"{where(table)}: {KERNELS[kernel]}", xlabel=f"most memory per rank, {unit}")
-    canvas.shared_legend(figure, grid.flat, columns=7)
-    return canvas.finish(figure, sources(*tables))
+    return parts.close(figure, *tables, columns=7)
 
 
 def grouped_rows(
@@ -130,8 +123,7 @@ def steps_chart(*tables: pd.DataFrame, guess: Any = None) -> Figure:
             continue
         _updates_and_steps(left, right, table)
         parts.guess_line(left, guess)
-    canvas.shared_legend(figure, grid.flat, columns=4)
-    return canvas.finish(figure, sources(*tables))
+    return parts.close(figure, *tables, columns=4)
 
 
 def exchange_chart(table: pd.DataFrame) -> Figure:
@@ -139,12 +131,8 @@ def exchange_chart(table: pd.DataFrame) -> Figure:
     figure, ax = canvas.canvas(1, height=1.2 + 0.55 * len(table))
     yours = table["way"].str.startswith("your_")
     parts.rows(ax, [f"{WAYS[way]}:\n{EXCHANGES[way]}" for way in table["way"]])
-    parts.bars(
-        ax,
-        table["ms"].fillna(0.0),
-        color=[canvas.YOURS if your else _STEP for your in yours],
-        spread=table["spread_ms"].fillna(0.0),
-    )
+    ms, spread = table["ms"].fillna(0.0), table["spread_ms"].fillna(0.0)
+    parts.bars(ax, ms, color=yours.map({True: canvas.YOURS, False: _STEP}), spread=spread)
     for place, row in enumerate(table.itertuples()):
         if row.status != "ok":
             ax.text(0, place, f" {row.status}", va="center", fontsize=9)

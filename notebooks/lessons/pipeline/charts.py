@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from labkit.charts import canvas
+from labkit.charts import canvas, parts
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import distinct, guess_mark, own_scales, panels, rows, swatches, workers
+from labkit.charts.parts import distinct, own_scales, panel_each, rows, workers
 from labkit.provenance import fact, fact_or, run_name, sources
 from labkit.story import units
 from labkit.story.words import listed
@@ -81,9 +81,8 @@ def timelines_chart(*tables: pd.DataFrame) -> Figure:
             ax.set_xlabel("ms since all ranks were ready" if measured else "times one rank's forward of a micro-batch")
         else:
             ax.tick_params(axis="x", labelbottom=False)
-    swatches(axes[0, 0], words_used(*tables))
-    canvas.legend_above(axes[0, 0], columns=7)
-    return canvas.finish(figure, _drawn_of_logged(tables) + sources(*tables))
+    parts.swatches(axes[0, 0], words_used(*tables))
+    return parts.close(figure, *tables, note=_drawn_of_logged(tables), columns=7)
 
 
 def _drawn_of_logged(tables: Sequence[pd.DataFrame]) -> str:
@@ -128,6 +127,7 @@ def _of_runs(here: pd.DataFrame, recorded: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 _MODES = {"streaming": canvas.SERIES[0], "fenced": canvas.SERIES[2], "training": canvas.SERIES[5]}
+_LOOKS: dict[str, Any] = {mode: {"color": color} for mode, color in _MODES.items()}
 _BUBBLES = {  # colour, marker, its size, and how many rows aside, so that all show
     "formula": (canvas.THEORY, "|", 110, -0.27),
     "simulated": (canvas.QUIET, "D", 46, 0.0),
@@ -135,7 +135,7 @@ _BUBBLES = {  # colour, marker, its size, and how many rows aside, so that all s
 }
 _FAR_BELOW = 0.1  # of the largest published rate
 _ASIDE = 0.09  # of a rank: published rates stand right of the measured dots, the prediction left of them
-_LIMIT = {"ls": canvas.DASHES, "lw": 1.1}
+_LIMIT: dict[str, Any] = {"ls": canvas.DASHES, "lw": 1.1}
 
 
 def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFrame, guess: Any = None) -> Figure:
@@ -145,15 +145,16 @@ def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFra
     report whose program counts steps, are drawn as samples.
     """
     tables = _of_runs(here, recorded)
-    figure, axes = panels(len(tables), height=4.0)
-    for ax, table in zip(axes, tables, strict=True):
-        for mode, line in table.groupby("mode", sort=False):
-            _curve(ax, line, "ranks", str(mode))
-            ax.plot(line["ranks"], line["samples_per_s"].iloc[0] * line["limit"], color=_MODES[mode], **_LIMIT)
+    figure, shown = panel_each(tables, height=4.0)
+    for ax, table in shown:
+        alone = table.groupby("mode")["samples_per_s"].transform(lambda rates: rates.iloc[0])
+        _curves(ax, table, "ranks")
+        limit = table.assign(most=alone * table["limit"])
+        parts.lines(ax, limit, "ranks", "most", "mode", _LOOKS, label=None, **_LIMIT)
         ax.set(title=_whose(table), xlabel="ranks in the pipeline", ylabel="samples/second")
         ax.set_xticks(sorted(set(table["ranks"])))
         ax.grid(axis="y")
-    last = axes[-1]
+    last = figure.axes[-1]
     reported = published[published["gpus"].isin(recorded["ranks"])]
     rates = reported["samples_per_second"]
     steps = rates < _FAR_BELOW * rates.max()
@@ -161,48 +162,39 @@ def gpus_chart(here: pd.DataFrame, recorded: pd.DataFrame, published: pd.DataFra
     samples, at = fact(recorded, "batch") * rates[steps], reported["gpus"] + _ASIDE
     last.scatter(at[~steps], rates[~steps], facecolors=canvas.PUBLISHED, label="published, samples/s", **look)
     last.scatter(at[steps], samples, facecolors="none", label="published, steps/s × 64", **look)
-    guess_mark(last, 4 - _ASIDE, guess)
+    parts.guess_mark(last, 4 - _ASIDE, guess)
     last.plot([], [], color=canvas.QUIET, label="limit of the mode", **_LIMIT)
-    for ax in axes:
+    for ax in figure.axes:
         ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, own_scales(axes) + sources(*tables, published))
+    return parts.close(figure, *tables, published, note=own_scales(shown), columns=4)
 
 
-def _curve(ax: Axes, line: pd.DataFrame, knob: str, mode: str) -> None:
-    """Draw a mode's samples per second against a knob, with whiskers for the spread."""
-    spread = line["spread_samples_per_s"]
-    look = {"marker": "o", "color": _MODES[mode], "capsize": 3, "label": mode}
-    ax.errorbar(line[knob], line["samples_per_s"], yerr=spread, **look)
+def _curves(ax: Axes, table: pd.DataFrame, knob: str) -> None:
+    """Draw samples per second against a knob, a line per mode, with whiskers for the spread."""
+    parts.lines(ax, table, knob, "samples_per_s", "mode", _LOOKS, spread="spread_samples_per_s", marker="o")
 
 
 def micro_batch_curve(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     """Samples per second against micro-batches, a line per mode, its best count ringed; takes `throughput`s."""
     tables = _of_runs(here, recorded)
-    figure, axes = panels(len(tables), height=4.0)
-    for ax, table in zip(axes, tables, strict=True):
-        counts = sorted(set(table["micro_batches"]))
-        for mode, line in table[table["samples_per_s"].notna()].groupby("mode", sort=False):
-            _curve(ax, line, "micro_batches", str(mode))
-            best = line.loc[line["samples_per_s"].idxmax()]
-            ring = {"s": 170, "fc": "none", "ec": _MODES[mode], "lw": 1.4}
-            ax.scatter([best["micro_batches"]], [best["samples_per_s"]], **ring)
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(counts, [str(count) for count in counts])
-        ax.set(title=_whose(table), xlabel="micro-batches (log)", ylabel="samples/second")
-        ax.minorticks_off()
-        ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
+    figure, shown = panel_each(tables, height=4.0)
+    for ax, table in shown:
+        rates = table[table["samples_per_s"].notna()]
+        _curves(ax, rates, "micro_batches")
+        best = rates.loc[rates.groupby("mode", sort=False)["samples_per_s"].idxmax()]
+        ax.scatter(best["micro_batches"], best["samples_per_s"], s=170, fc="none", ec=best["mode"].map(_MODES), lw=1.4)
+        parts.knob_axis(ax, table["micro_batches"], "micro-batches")
+        ax.set(title=_whose(table), ylabel="samples/second", ylim=(0, 1.1 * ax.get_ylim()[1]))
         ax.grid(axis="y")
-    axes[0].scatter([], [], s=110, fc="none", ec=canvas.QUIET, label="best count")
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, own_scales(axes) + sources(*tables))
+    figure.axes[0].scatter([], [], s=110, fc="none", ec=canvas.QUIET, label="best count")
+    return parts.close(figure, *tables, note=own_scales(shown))
 
 
 def memory_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     """Peak memory of every rank in training, a group of bars per number of ranks, a stream's in front of it."""
     tables = _of_runs(here, recorded)
-    figure, axes = panels(len(tables), height=3.6)
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = panel_each(tables, height=3.6)
+    for ax, table in shown:
         ticks, first = {}, 0.0
         for ranks, group in table.groupby("ranks"):
             for mode, width in (("training", 0.86), ("streaming", 0.5)):
@@ -216,15 +208,14 @@ def memory_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         ax.set(ylabel="peak memory, GiB", xlabel="rank")
         ax.set_xticks(list(ticks), list(ticks.values()))
         ax.grid(axis="y")
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, own_scales(axes) + sources(*tables))
+    return parts.close(figure, *tables, note=own_scales(shown))
 
 
 def bubble_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     """The bubble of each schedule by formula, simulated with measured stage times, and measured; `predictions`s."""
     tables = _of_runs(here, recorded)
-    figure, axes = panels(len(tables), rows=max(map(len, tables)), row_height=0.56, width=11.5)
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = panel_each(tables, rows=max(map(len, tables)), row_height=0.56, width=11.5)
+    for ax, table in shown:
         names = [f"{NAMES[row.schedule]}\nlogged, {units.seconds(row.logged_ms / 1e3)}" for row in table.itertuples()]
         places = rows(ax, names)
         for origin, (color, marker, size, aside) in _BUBBLES.items():
@@ -234,8 +225,8 @@ def bubble_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         ax.set(title=f"{_whose(table)}, {count} micro-batches", xlabel="bubble, % of the ranks' time")
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
-    end = max(1.0, *(ax.get_xlim()[1] for ax in axes))  # one scale from zero: the panels are compared
-    for ax in axes:
+    end = max(1.0, *(ax.get_xlim()[1] for ax, _ in shown))  # one scale from zero: the panels are compared
+    for ax, _ in shown:
         ax.set_xlim(0, 1.12 * end)
-    canvas.legend_above(axes[0], markerscale=0.7)
+    canvas.legend_above(shown[0][0], markerscale=0.7)
     return canvas.finish(figure, sources(*tables))

@@ -10,8 +10,8 @@ import pandas as pd
 
 from labkit.charts import canvas, ledgers
 from labkit.charts.ledgers import memory_layers
-from labkit.charts.parts import Layer, beside, distinct, guessed, own_scales, panels, rows, run_panels
-from labkit.provenance import fact, is_recorded, sources, where
+from labkit.charts.parts import Layer, beside, close, distinct, guessed, lines, own_scales, panel_each, rows, run_panels
+from labkit.provenance import fact, is_recorded, where
 from labkit.story import units
 from labkit.theory.sizes import MIB
 from labkit.theory.step_memory import ITEMS
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT_COLORS = dict(zip(FORMATS, (canvas.SERIES[n] for n in (0, 4, 3, 2, 1, 6)), strict=True))
+_FORMAT_LOOKS: dict[str, Any] = {name: {"color": color, "lw": 2} for name, color in FORMAT_COLORS.items()}
+_FORMAT_LOOKS["tf32"]["lw"] = 6  # float16 has as many digits and lies on it
 PRECISION_NAMES = {"float32": "float32", "tf32": "TF32", "bfloat16": "bfloat16 mixed"}
 _RUNNING = ("float32 + float16", "float16 + float16", "bfloat16 + bfloat16")  # sums whose course is drawn
 _SEEN = 0.01  # of the longest bar: a shorter part would be named and never visible
@@ -33,10 +35,7 @@ _LEAST_SHARE = 1e-4  # of the gradients: rarer sizes are not drawn
 def spacing_chart(table: pd.DataFrame) -> Figure:
     """The distance between neighbouring numbers by their size, a line per format; half of 0.01 is marked."""
     figure, ax = canvas.canvas(height=4.2)
-    for name, of_format in table.groupby("format", sort=False):
-        width = 6 if name == "tf32" else 2  # float16 has as many digits and lies on it
-        style = {"color": FORMAT_COLORS[str(name)], "lw": width, "drawstyle": "steps-post", "label": name}
-        ax.plot(of_format["value"], of_format["spacing"], **style)
+    lines(ax, table, "value", "spacing", "format", _FORMAT_LOOKS, drawstyle="steps-post")
     ax.axhline(2 * VALUE, color=canvas.INK, ls=(0, (3, 2)), lw=1)
     text = "above 0.02, adding 0.01 changes nothing"
     ax.text(0.01, 2 * VALUE, text, transform=ax.get_yaxis_transform(), va="bottom", fontsize=9)
@@ -45,9 +44,7 @@ def spacing_chart(table: pd.DataFrame) -> Figure:
     ax.set(title="Spacing of floats: a few digits, at any size")
     ax.set(xlabel="number (log)", ylabel="distance to the next number (log)")
     ax.grid(axis="both")
-    canvas.legend_above(ax, columns=6)
-    notes = "a flat left end: subnormal numbers, the smaller, the fewer digits · "
-    return canvas.finish(figure, notes + sources(table))
+    return close(figure, table, note="a flat left end: subnormal numbers, the smaller, the fewer digits · ", columns=6)
 
 
 def sums_chart(running: pd.DataFrame, ends: pd.DataFrame, guess: Any = None) -> Figure:
@@ -73,8 +70,7 @@ def sums_chart(running: pd.DataFrame, ends: pd.DataFrame, guess: Any = None) -> 
     for place in (place for place, error in zip(places, errors, strict=True) if error == 0):
         right.text(0.02, place, "no error", transform=right.get_yaxis_transform(), va="center", fontsize=9)
     right.set(title="Error of the sum", xlabel="distance from 10 (log)")
-    canvas.shared_legend(figure, (left, right), columns=6)
-    return canvas.finish(figure, sources(running, ends))
+    return close(figure, running, ends, columns=6)
 
 
 def scaling_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
@@ -94,16 +90,11 @@ def scaling_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
             bins = histogram[histogram["of"] == of]
             style = {"color": color, "lw": 2, "drawstyle": "steps-mid", "label": f"gradients of {of}"}
             left.plot(bins["exponent"], 100 * bins["share"], **style)
-        left.set(
-            title=f"{where(histogram)}: float32 gradients at the start",
-            ylabel="% of the gradients",
-            ylim=(0, None),
-        )
-        left.set_xlabel("size of the gradient, power of two")
+        left.set(title=f"{where(histogram)}: float32 gradients at the start", ylabel="% of the gradients")
+        left.set(xlabel="size of the gradient, power of two", ylim=(0, None))
         left.set_xlim(min(seen["exponent"].min(), least - 2), most + 1)
         _scale(right, course[course["way"] == "float16 scaled"])
-    canvas.shared_legend(figure, grid.flat, columns=5)
-    return canvas.finish(figure, sources(*(table for pair in runs for table in pair)))
+    return close(figure, *(table for pair in runs for table in pair))
 
 
 def _scale(ax: Axes, course: pd.DataFrame) -> None:
@@ -124,10 +115,8 @@ def ledger_chart(*tables: pd.DataFrame) -> Figure:
     memory says so.
     """
     shown = run_panels(tables[0] if tables[1:] else None, tables[-1], "parameters")
-    contexts = [
-        sorted({*layers[-1].table["sequence"], *(sequence for _, sequence in fact(layers[-1].table, "failed"))})
-        for layers in shown
-    ]
+    fronts = [layers[-1].table for layers in shown]
+    contexts = [sorted({*front["sequence"], *(sequence for _, sequence in fact(front, "failed"))}) for front in fronts]
     precisions = list(dict.fromkeys(tables[0]["precision"]))
     figure, grid = canvas.canvas(
         len(precisions),
@@ -156,8 +145,7 @@ def ledger_chart(*tables: pd.DataFrame) -> Figure:
             title = f"{where(layers[-1].table)}: {PRECISION_NAMES[precision]}"
             ax.set(title=title, xlabel=f"most memory in a steady step, {unit}", xlim=(0, 1.06 * most / scale))
         axes[0].set_ylabel("context")
-    canvas.shared_legend(figure, grid.flat, columns=4)
-    return canvas.finish(figure, sources(*tables))
+    return close(figure, *tables, columns=4)
 
 
 def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
@@ -175,8 +163,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
             precision = PRECISION_NAMES[fact(table, "precision")]
             ax.set(title=f"{where(table)}: {precision}, context {fact(table, 'sequence')}", ylabel=unit)
         axes[-1].set_xlabel("ms (first step, then a steady one)")
-    canvas.shared_legend(figure, list(grid.flat), columns=6)
-    return canvas.finish(figure, own_scales(list(grid.flat)) + sources(*(table for run in runs for table in run)))
+    return close(figure, *(table for run in runs for table in run), note=own_scales(figure.axes), columns=6)
 
 
 def levers_chart(*tables: pd.DataFrame) -> Figure:
@@ -186,30 +173,29 @@ def levers_chart(*tables: pd.DataFrame) -> Figure:
     """
     layers = [Layer(table, recorded=is_recorded(table)) for table in distinct(tables)]
     names = [name for name in LEVERS if any(name in set(table["lever"]) for table in tables)]
-    figure, axes = panels(2, rows=len(names), row_height=0.36, width=11.5, sharey=True)
-    for ax, column, what in zip(axes, ("peak_ratio", "time_ratio"), ("peak", "time"), strict=True):
+    figure, shown = panel_each(("peak", "time"), rows=len(names), row_height=0.36, width=11.5, sharey=True)
+    for ax, what in shown:
+        column = f"{what}_ratio"
         places = rows(ax, names)
         for number, layer in enumerate(layers):
             ratios = layer.table.set_index("lever")[column].reindex(names)
             aside = 0.16 * (2 * number - len(layers) + 1)
             at = [place + aside for place in places]
             spread = layer.table.set_index("lever")["spread_step_ms"].reindex(names) / _plain(layer, "step_ms")
-            whisker = None if column == "peak_ratio" else 100 * spread
+            whisker = None if what == "peak" else 100 * spread
             ax.errorbar(100 * ratios, at, xerr=whisker, fmt="o", ms=6, capsize=2, color=layer.color, label=_name(layer))
-            if column == "peak_ratio":
+            if what == "peak":
                 formula = layer.table.set_index("lever")["formula_mib"].reindex(names) / _plain(layer, "peak_mib")
                 label = None if number else "by formula"
                 ax.plot(100 * formula, at, "D", ms=8, mfc="none", color=canvas.THEORY, label=label)
             style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8, "color": canvas.QUIET}
-            for place in (
-                place for place, ratio in zip(at, ratios, strict=True) if math.isnan(ratio) and ax is axes[0]
-            ):
-                ax.text(0.02, place, f"{layer.label}: not measured", **style)
+            for place, ratio in zip(at, ratios, strict=True):
+                if math.isnan(ratio) and what == "peak":
+                    ax.text(0.02, place, f"{layer.label}: not measured", **style)
         ax.axvline(100, color=canvas.INK, lw=1)
         ax.set_title(f"{what.capitalize()} of a steady step")
         ax.set(xlabel=f"% of the plain step's {what}", xlim=(0, None))
-    canvas.legend_above(axes[0])
-    return canvas.finish(figure, sources(*tables))
+    return close(figure, *tables)
 
 
 def _name(layer: Layer) -> str:

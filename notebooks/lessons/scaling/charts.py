@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from labkit.charts import canvas, parts
-from labkit.provenance import fact, is_recorded, sources, where
+from labkit.provenance import fact, is_recorded, where
 from labkit.story import units
 from lessons.scaling.theory import TRAININGS, YOURS, amdahl, gustafson
 
@@ -44,25 +43,17 @@ _WAYS = {
 
 def laws_chart() -> Figure:
     """Amdahl's and Gustafson's speed-ups for several serial shares, by arithmetic, up to 16 GPUs."""
-    figure, axes = parts.panels(2, height=3.9, sharey=True)
+    figure, shown = parts.panel_each(_LAWS.items(), height=3.9, sharey=True)
     gpus, counts = np.linspace(1, 16, 100), (1, 2, 4, 8, 16)
-    for ax, (law, (speedup, title)) in zip(axes, _LAWS.items(), strict=True):
+    for ax, (law, (speedup, title)) in shown:
         ax.plot(gpus, gpus, color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
         for share, color in zip((0.01, 0.05, 0.2), _BATCHES, strict=False):
             ax.plot(gpus, [speedup(share, count) for count in gpus], color=color, label=f"{100 * share:g} % serial")
-        _gpu_axis(ax, counts)
-        ax.set_yticks(counts)
-        ax.set(title=title, xlabel="GPUs", ylabel="speed-up, times one GPU" if law == "strong" else "")
-    canvas.shared_legend(figure, axes)
+        ax.set(title=title, xlabel="GPUs", xticks=counts, yticks=counts)
+        ax.set_ylabel("speed-up, times one GPU" if law == "strong" else "")
+        ax.grid(True)
+    canvas.shared_legend(figure, figure.axes)
     return canvas.finish(figure, "theory: Amdahl (1967), Gustafson (1988)")
-
-
-def _gpu_axis(ax: Axes, counts: Sequence[int]) -> None:
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    ax.xaxis.set_major_locator(FixedLocator(list(counts)))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.grid(True)
 
 
 def scaling_chart(
@@ -79,32 +70,31 @@ def scaling_chart(
     pairs = tuple(pair for pair in pairs if not fact(pair[0], "on_cpu")) or pairs
     counts = sorted({1}.union(*(table["ranks"] for table, _ in pairs)))
     most = counts[-1]
-    figure, axes = parts.panels(len(pairs), height=4.4, sharex=True, sharey=True)
-    for ax, (table, fits) in zip(axes, pairs, strict=True):
+    figure, shown = parts.panel_each(pairs, height=4.4, sharex=True, sharey=True)
+    for ax, (table, fits) in shown:
         _speedups(ax, table, fits, most)
-        _gpu_axis(ax, counts)
-        ax.set(title=where(table), xlabel="GPUs (small runs: processes)")
-    axes[0].set_ylabel("times one GPU's rate")
-    last, aside = axes[-1], _ASIDE * (most - 1)
+        ax.set(title=where(table), xlabel="GPUs (small runs: processes)", xticks=counts)
+        ax.grid(True)
+    key, last, aside = shown[0][0], shown[-1][0], _ASIDE * (most - 1)
+    key.set_ylabel("times one GPU's rate")
     if published is not None:
-        shown = published[published["gpus"].between(2, most)]
-        at = shown["gpus"] + aside
-        last.plot(at, shown["true_speedup"], "^", color=canvas.PUBLISHED, ms=7, label="published, by batch")
-        largest = shown["batch_per_gpu"].max()
-        for x, row in zip(at, shown.itertuples(), strict=True) if most <= 4 else ():  # no label hides another
+        printed = published[published["gpus"].between(2, most)]
+        at = printed["gpus"] + aside
+        last.plot(at, printed["true_speedup"], "^", color=canvas.PUBLISHED, ms=7, label="published, by batch")
+        largest = printed["batch_per_gpu"].max()
+        for x, row in zip(at, printed.itertuples(), strict=True) if most <= 4 else ():  # no label hides another
             look = {"xytext": (7, 5 if row.batch_per_gpu == largest else -4), "fontsize": 8}
             parts.beside(last, x, row.true_speedup, str(row.batch_per_gpu), color=canvas.QUIET, **look)
     parts.guess_mark(last, 2 - aside, guess, 1 / 50)
     series = {(law, fixed) for table, _ in pairs for law, fixed in zip(table["law"], table["fixed"], strict=True)}
-    key = axes[0]  # the legend's order: the batches per GPU, those over all GPUs, then the lines
+    # The legend's order: the batches per GPU, those over all GPUs, then the lines.
     for law, fixed in sorted(series, key=lambda one: (one[0] == "strong", one[1])):
         name = f"weak, {fixed} per GPU" if law == "weak" else f"strong, {fixed} over all"
         key.errorbar([], [], [], color=_batch_color(fixed), marker=_MARKERS[law], ls="", label=name)
     key.plot([], [], color=canvas.INK, lw=1, ls=canvas.DASHES, label="ideal")
     if any(len(fits) for _, fits in pairs):
         key.plot([], [], color=canvas.QUIET, lw=1.2, label="fitted: Amdahl (strong), Gustafson (weak)")
-    canvas.shared_legend(figure, axes, columns=4)
-    return canvas.finish(figure, sources(*(table for table, _ in pairs), published))
+    return parts.close(figure, *(table for table, _ in pairs), published, columns=4)
 
 
 def _batch_color(fixed: Any) -> str:
@@ -136,12 +126,11 @@ def parts_chart(*tables: pd.DataFrame) -> Figure:
     At a row's end: the ms of a step.
     """
     tables = parts.distinct(tables)
-    shown = [_ends(table) for table in tables]
-    figure, axes = parts.panels(len(shown), rows=max(map(len, shown)), row_height=0.32)
-    for ax, table in zip(axes, shown, strict=True):
-        places = parts.rows(
-            ax, [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()], fontsize=8.5
-        )
+    ends = [_ends(table) for table in tables]
+    figure, shown = parts.panel_each(ends, rows=max(map(len, ends)), row_height=0.32)
+    for ax, table in shown:
+        labels = [f"{row.ranks} × {row.gpu_batch}, {row.loader}" for row in table.itertuples()]
+        places = parts.rows(ax, labels, fontsize=8.5)
         for place, row in zip(places, table.itertuples(), strict=True):
             ax.text(101, place, f"{units.number(1e3 * row.seconds / row.steps)} ms", va="center", fontsize=8)
         end: Any = 0.0
@@ -149,8 +138,7 @@ def parts_chart(*tables: pd.DataFrame) -> Figure:
             share = 100 * table[f"{part}_s"].clip(lower=0) / table["seconds"]
             end = parts.bars(ax, share, start=end, color=color, label=name)
         ax.set(title=f"{where(table)}: GPUs × images, loader", xlabel="% of a step", xlim=(0, 122))
-    canvas.shared_legend(figure, axes, columns=6)
-    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(shown), columns=6)
 
 
 def _ends(table: pd.DataFrame) -> pd.DataFrame:
@@ -164,8 +152,8 @@ def _ends(table: pd.DataFrame) -> pd.DataFrame:
 def ways_chart(*tables: pd.DataFrame) -> Figure:
     """What an all-reduce adds to a step, in percent of it, by three ways of measuring; a panel per run."""
     tables = parts.distinct(tables)
-    figure, axes = parts.panels(len(tables), rows=max(map(len, tables)), row_height=0.62)
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = parts.panel_each(tables, rows=max(map(len, tables)), row_height=0.62)
+    for ax, table in shown:
         places = parts.rows(ax, [f"{row.ranks} × {row.gpu_batch}" for row in table.itertuples()])
         for aside, (way, (name, marker, color)) in zip((-0.28, 0.0, 0.28), _WAYS.items(), strict=True):
             at = [place + aside for place in places]
@@ -177,8 +165,7 @@ def ways_chart(*tables: pd.DataFrame) -> Figure:
         for line in range(1, len(table)):
             ax.axhline(line - 0.5, color=canvas.HAIRLINE, lw=1)
         ax.set(title=f"{where(table)}: GPUs × images", xlabel="exposed all-reduce, % of a step")
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
+    return parts.close(figure, *tables, note=parts.own_scales(shown))
 
 
 def accuracy_chart(*tables: pd.DataFrame) -> Figure:
@@ -186,10 +173,9 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
 
     Beside each: GPUs × images per GPU, and the steps in all.
     """
-    tables = parts.distinct(tables)
     names = [name for name in TRAININGS if any((table["variant"] == name).any() for table in tables)]
-    figure, axes = parts.panels(len(tables), rows=len(names), row_height=0.5)
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = parts.panel_each(parts.distinct(tables), rows=len(names), row_height=0.5)
+    for ax, table in shown:
         rows = {row.variant: row for row in table.itertuples()}
         labels = [TRAININGS[name].replace("`", "") + _setting(rows.get(name)) for name in names]
         color = canvas.RECORDED if is_recorded(table) else canvas.MEASURED
@@ -202,8 +188,7 @@ def accuracy_chart(*tables: pd.DataFrame) -> Figure:
         ax.axvline(10, color=canvas.QUIET, lw=1, ls=(0, (2, 2)), label="guessing")
         ax.set(title=where(table), xlabel="right answers on test images, %", xlim=(0, 104))
         ax.set_xticks(range(0, 101, 20))
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(*tables))
+    return parts.close(figure, *tables)
 
 
 def _setting(row: Any) -> str:
@@ -218,15 +203,10 @@ def published_chart(table: pd.DataFrame) -> Figure:
     figure, (ax,) = parts.panels(1, rows=len(table), row_height=0.34)
     places = parts.rows(ax, [f"{row.gpus} × {row.batch_per_gpu}" for row in table.itertuples()])
     ax.hlines(places, table["speedup_as_printed"], table["true_speedup"], color=canvas.HAIRLINE, lw=2)
-    marks = {
-        "speedup_as_printed": ("printed", "^", canvas.PUBLISHED),
-        "true_speedup": ("its own seconds", "o", canvas.INK),
-    }
-    for column, (label, marker, color) in marks.items():
-        ax.plot(table[column], places, marker, color=color, ms=7, label=label)
+    ax.plot(table["speedup_as_printed"], places, "^", color=canvas.PUBLISHED, ms=7, label="printed")
+    ax.plot(table["true_speedup"], places, "o", color=canvas.INK, ms=7, label="its own seconds")
     for place, row in zip(places, table.itertuples(), strict=True):
         ax.text(2.0, place, f"{units.seconds(row.epoch_seconds)} per epoch", va="center", fontsize=8)
     ax.set(title="GPUs × images per GPU: the report's speed-ups", xlabel="times one GPU", xlim=(0.8, 2.3))
     ax.set_xticks([0.8 + 0.2 * step for step in range(6)])
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(table))
+    return parts.close(figure, table)

@@ -51,9 +51,8 @@ def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess
         ax.xaxis.set_major_formatter(lambda value, _: units.count(value))
         lines = (published or 0, guess or 0) if ax is axes[-1] else (0,)
         ax.set_xlim(0, 1.22 * max(table["tokens_per_s"].max(), *lines))
-    parts.swatches(
-        axes[0], {"first": canvas.MEASURED, "faster": _FASTER, "slower": _SLOWER, "within noise": canvas.IDLE}
-    )
+    colors = {"first": canvas.MEASURED, "faster": _FASTER, "slower": _SLOWER, "within noise": canvas.IDLE}
+    parts.swatches(axes[0], colors)
     canvas.shared_legend(figure, axes[::-1], columns=6)
     return canvas.finish(figure, parts.own_scales(axes) + sources(*tables))
 
@@ -99,8 +98,7 @@ def strategies_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
         right.set(title=f"Memory, {_run(rates)}", xlabel=f"{unit} each, large batch")
     swatches = {"large batch": canvas.QUIET, "the report's batch, shared out": canvas.IDLE}
     parts.swatches(axes[0, 0], swatches)
-    canvas.shared_legend(figure, axes.flat, columns=5)
-    return canvas.finish(figure, parts.own_scales(axes[:, 0]) + sources(*(table for run in runs for table in run)))
+    return parts.close(figure, *(table for run in runs for table in run), note=parts.own_scales(runs))
 
 
 def _on_all(table: pd.DataFrame) -> pd.DataFrame:
@@ -149,16 +147,13 @@ def batches_chart(here: pd.DataFrame | None, recorded: pd.DataFrame, published: 
             left.plot(printed["batch"], printed["tokens_per_second"], "^", **style)
         table = layers[-1].table
         for ax, title, label in ((left, "Rate", "tokens/second"), (right, "Peak memory", f"{unit} of one rank")):
-            ax.set_xscale("log", base=2)
-            ax.set_xticks(table["micro_batch"], table["micro_batch"])
-            ax.set(title=f"{title}, {_run(table, alone=True)}", xlabel="sequences simultaneously (log)", ylabel=label)
-            ax.minorticks_off()
+            parts.knob_axis(ax, table["micro_batch"], "sequences simultaneously")
+            ax.set(title=f"{title}, {_run(table, alone=True)}", ylabel=label)
             ax.yaxis.set_major_formatter(lambda value, _: units.count(value) if value == int(value) else f"{value:g}")
             ax.set_ylim(0, 1.12 * ax.get_ylim()[1])
             ax.grid(axis="y")
     axes[-1, 0].plot([], [], color=canvas.THEORY, marker="|", label="ledger")
-    canvas.shared_legend(figure, axes[:, 0])
-    return canvas.finish(figure, parts.own_scales(axes[:, 0]) + sources(here, recorded, published))
+    return parts.close(figure, here, recorded, published, note=parts.own_scales(shown))
 
 
 def _batches_layer(left: Axes, right: Axes, layer: parts.Layer, scale: float) -> None:
@@ -193,9 +188,8 @@ def memory_chart(*runs: tuple[pd.DataFrame, pd.DataFrame]) -> Figure:
         most = units.gib(timeline["allocated_mib"].max() / 1024)
         left.set(xlabel="ms", ylabel="GiB", title=f"Memory, {_run(timeline, alone=True)}: at most {most}")
         _segments(right, segments)
-    canvas.shared_legend(figure, (axes[0, 0], axes[0, 1]), columns=4)
     letters = "F, B, O: forward, backward, optimizer · "
-    return canvas.finish(figure, letters + sources(*(table for run in recorded for table in run)))
+    return parts.close(figure, *(table for run in recorded for table in run), note=letters, columns=4)
 
 
 def _segments(ax: Axes, segments: pd.DataFrame) -> None:
@@ -222,8 +216,8 @@ def projection_chart(
     if here is not None and (fact(here, "small") or fact(here, "source") == fact(recorded, "source")):
         here = None
     names = [name for name in STRATEGY_LABELS if name in set(recorded["strategy"])]
-    figure, axes = parts.panels(len(names), height=3.9, width=11.5, sharey=True)
-    for ax, name in zip(axes, names, strict=True):
+    figure, shown = parts.panel_each(names, height=3.9, width=11.5, sharey=True)
+    for ax, name in shown:
         rows = recorded[recorded["strategy"] == name]
         edges = 100 * rows["efficiency"], 100 * rows["efficiency_at_fixed_alpha"]
         ax.fill_between(rows["gpus"], *edges, color=canvas.IDLE, label="projected")
@@ -231,38 +225,22 @@ def projection_chart(
         _measured(ax, rows, canvas.RECORDED, "recorded run", zorder=3)
         if here is not None:
             of_strategy = here[here["strategy"] == name].dropna(subset="error")
-            ax.plot(
-                of_strategy["gpus"],
-                100 * of_strategy["efficiency"],
-                "_",
-                color=canvas.THEORY,
-                ms=16,
-                mew=2,
-                label="projected here",
-            )
+            look = {"color": canvas.THEORY, "ms": 16, "mew": 2, "label": "projected here"}
+            ax.plot(of_strategy["gpus"], 100 * of_strategy["efficiency"], "_", **look)
             _measured(ax, of_strategy, canvas.MEASURED, "this run", zorder=4)
         if published is not None and name in _PUBLISHED:
             kept = 100 * published[_PUBLISHED[name]] / published["gpus"]
             ax.plot(published["gpus"], kept, "^", color=canvas.PUBLISHED, label="published")
-        _gpus_axis(ax, sorted(set(recorded["gpus"])))
-        ax.set(title=f"{STRATEGY_LABELS[name]}, % kept", xlabel="GPUs (log)")
+        parts.knob_axis(ax, recorded["gpus"], "GPUs", most=6)
+        if recorded["gpus"].max() > PER_NODE:  # where a node ends
+            ax.axvline(PER_NODE * 2**0.5, color=canvas.QUIET, ls=":", lw=1.2)
+        ax.set_title(f"{STRATEGY_LABELS[name]}, % kept")
         ax.grid(axis="y")
-    axes[0].set(ylabel="% of one GPU's speed, per GPU", ylim=(None, 101))
-    canvas.shared_legend(figure, axes)
-    note = f"{fact(recorded, 'micro_batch')} sequences per GPU"
-    return canvas.finish(figure, f"{note} · {sources(recorded, here, published)}")
+    shown[0][0].set(ylabel="% of one GPU's speed, per GPU", ylim=(None, 101))
+    note = f"{fact(recorded, 'micro_batch')} sequences per GPU · "
+    return parts.close(figure, recorded, here, published, note=note)
 
 
 def _measured(ax: Axes, rows: pd.DataFrame, color: str, label: str, *, zorder: int) -> None:
     kept = 100 * rows["efficiency"] / (1 + rows["error"])
     ax.plot(rows["gpus"], kept, "o", color=color, label=label, zorder=zorder)
-
-
-def _gpus_axis(ax: Axes, gpus: list[int]) -> None:
-    """Mark every second number of GPUs, and where a node ends."""
-    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
-
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set(major_locator=FixedLocator(gpus[::2]), minor_locator=NullLocator(), major_formatter=ScalarFormatter())
-    if max(gpus) > PER_NODE:
-        ax.axvline(PER_NODE * 2**0.5, color=canvas.QUIET, ls=":", lw=1.2)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import bars, beside, distinct, panels, rows, swatches
+from labkit.charts.parts import bars, beside, close, distinct, panel_each, panels, rows, swatches
 from labkit.provenance import fact, sources, where
 from labkit.story import units
 
@@ -72,8 +72,7 @@ def best_chart(*tables: pd.DataFrame) -> Figure:
     ax.set_xlim(table["least_ms"].min() / 2, table["least_ms"].max() * 12)
     canvas.logarithmic(ax.xaxis)
     ax.set(xlabel="least milliseconds (log)", title=f"No measurement may be shorter: {sources(table)}")
-    canvas.legend_above(ax)
-    return canvas.finish(figure, sources(table))
+    return close(figure, table)
 
 
 def startup_chart(*tables: pd.DataFrame) -> Figure:
@@ -97,30 +96,24 @@ def startup_chart(*tables: pd.DataFrame) -> Figure:
     grid[-1, 0].set_xlabel("seconds since the launch")
     drawn = {part for table in tables for part in table["part"]}
     swatches(grid[0, 0], {part: color for part, color in colors.items() if part in drawn})
-    canvas.legend_above(grid[0, 0], columns=4)
-    return canvas.finish(figure, sources(*tables))
+    return close(figure, *tables, columns=4)
 
 
 def sums_chart(*tables: pd.DataFrame) -> Figure:
     """Each sum over all ranks, in order, a panel per run on one scale, with the median of all but the first."""
-    tables = distinct(tables)
-    figure, axes = panels(len(tables), height=3.4, sharey=True)
-    for ax, table in zip(axes, tables, strict=True):
+    figure, shown = panel_each(distinct(tables), height=3.4, sharey=True)
+    for ax, table in shown:
         ms = 1e3 * table["seconds"]
         ax.plot(table["iteration"] + 1, ms, "o", color=canvas.COMMUNICATE, ms=6)
         ax.axhline(ms.iloc[1:].median(), color=canvas.QUIET, ls="--", label="median of the later sums")
         ax.annotate("the first sum", (1, ms.iloc[0]), (-3, 7), textcoords="offset points")
         ax.margins(y=0.25)
         canvas.logarithmic(ax.yaxis)
-        ax.set(
-            xticks=[1, *range(5, len(table) + 1, 5)],
-            xlabel="which sum",
-            title=f"{where(table)}: {fact(table, 'ranks')} ranks",
-        )
+        ax.set(xticks=[1, *range(5, len(table) + 1, 5)], xlabel="which sum")
+        ax.set_title(f"{where(table)}: {fact(table, 'ranks')} ranks")
         ax.grid(axis="y")
-    axes[0].set_ylabel("milliseconds (log)")
-    canvas.legend_above(axes[-1])
-    return canvas.finish(figure, sources(*tables))
+    shown[0][0].set_ylabel("milliseconds (log)")
+    return close(figure, *tables)
 
 
 _ROWS, _PARTS = 3, 3  # ranks of the drawing, and parts of each rank's tensor

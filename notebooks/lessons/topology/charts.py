@@ -10,7 +10,7 @@ import pandas as pd
 
 from labkit.charts import canvas
 from labkit.charts.ink import ink_on
-from labkit.charts.parts import Layer, beside, guess_line, own_scales, panels, rows, run_panels
+from labkit.charts.parts import Layer, beside, close, guess_line, own_scales, panel_each, rows, run_panels
 from labkit.provenance import fact, sources
 from labkit.story import units
 
@@ -137,8 +137,9 @@ def pairs_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
     """GPU × GPU copies in GB/s: rows send, columns receive; the diagonal stays within one GPU. Takes `copies`."""
     shown = _runs(here, recorded)
     most = max(fact(layer.table, "ranks") for layer in shown)
-    figure, axes = panels(len(shown), width=9.6 if len(shown) > 1 else 6.4, height=1.6 + 0.6 * max(2, min(most, 8)))
-    for ax, layer in zip(axes, shown, strict=True):
+    size = {"width": 9.6 if len(shown) > 1 else 6.4, "height": 1.6 + 0.6 * max(2, min(most, 8))}
+    figure, panels = panel_each(shown, **size)
+    for ax, layer in panels:
         rates = layer.table.dropna(subset="source").pivot_table(index="source", columns="target", values="gb_per_s")
         apart = rates.where(~np.eye(len(rates), dtype=bool))
         top = 1.15 * float((apart if len(rates) > 1 else rates).max(axis=None))
@@ -151,9 +152,8 @@ def pairs_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         ax.set_yticks(range(len(names)), names)
         ax.set(xlabel=f"receiving {who}, GB/s", ylabel=f"sending {who}", title=_title(layer))
         ax.spines[:].set_visible(False)
-    return canvas.finish(
-        figure, f"diagonal: within one memory · colours: each panel by its own rates · {sources(here, recorded)}"
-    )
+    note = "diagonal: within one memory · colours: each panel by its own rates · "
+    return canvas.finish(figure, note + sources(here, recorded))
 
 
 def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
@@ -165,8 +165,8 @@ def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
         "sum_gb_per_s": ("sum, while all copy", canvas.SERIES[6]),
     }
     most = max(len(layer.table) for layer in shown)
-    figure, axes = panels(len(shown), height=1.4 + 0.6 * most, width=10.5 if len(shown) > 1 else 8)
-    for ax, layer in zip(axes, shown, strict=True):
+    figure, panels = panel_each(shown, height=1.4 + 0.6 * most, width=10.5 if len(shown) > 1 else 8)
+    for ax, layer in panels:
         rows(ax, [f"{row.name}\n{row.memory}" for row in layer.table.itertuples(index=False)], fontsize=8.5)
         processes = fact(layer.table, "who") == "process"  # they take turns on shared cores: no sum
         for step, (column, (label, color)) in enumerate([*bars.items()][: 2 if processes else 3]):
@@ -175,8 +175,7 @@ def host_chart(here: pd.DataFrame, recorded: pd.DataFrame) -> Figure:
             ax.bar_label(drawn, [units.number(rate) for rate in layer.table[column]], padding=2, fontsize=8)
         ax.margins(x=0.12)
         ax.set(xlabel="GB/s", title=_title(layer))
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, f"{own_scales(shown)}{sources(here, recorded)}")
+    return close(figure, here, recorded, note=own_scales(shown))
 
 
 def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -> Figure:
@@ -185,17 +184,17 @@ def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -
     Takes `alone` copies; `guess` is a prediction in GB/s for the recorded node, or None.
     """
     shown = _runs(here, recorded)
-    named = [_by_name(layer.table) for layer in shown]
-    figure, axes = panels(len(shown), rows=max(map(len, named)), width=10.5 if len(shown) > 1 else 8)
-    for ax, layer, groups in zip(axes, shown, named, strict=True):
+    named = [(layer, _by_name(layer.table)) for layer in shown]
+    most = max(len(groups) for _, groups in named)
+    figure, panels = panel_each(named, rows=most, width=10.5 if len(shown) > 1 else 8)
+    for ax, (layer, groups) in panels:
         for place, copies in zip(rows(ax, list(groups)), groups.values(), strict=True):
             aside = [place + 0.07 * (number % 5 - 2) for number in range(len(copies))]
             beaten = copies["verdict"] == "impossible"
             colors = beaten.map({True: canvas.PREDICTED, False: layer.color})
             ax.scatter(copies["gb_per_s"], aside, c=colors, s=26, alpha=0.75, zorder=3)
-            ax.plot(
-                copies["datasheet_gb_per_s"].iloc[:1].repeat(2), [place - 0.36, place + 0.36], color=canvas.THEORY, lw=2
-            )
+            limit = copies["datasheet_gb_per_s"].iloc[:1].repeat(2)
+            ax.plot(limit, [place - 0.36, place + 0.36], color=canvas.THEORY, lw=2)
             label = {"fontsize": 8, "xytext": (-6, 0), "ha": "right"}
             beside(ax, copies["gb_per_s"].min(), place, units.number(copies["gb_per_s"].median()), **label)
         ax.plot([], [], "o", color=layer.color, label=f"{layer.label}: a copy, median of its repeats")
@@ -207,8 +206,7 @@ def rates_chart(here: pd.DataFrame, recorded: pd.DataFrame, guess: Any = None) -
         ax.set_xlim(rates.min(axis=None) / 2.5, rates.max(axis=None) * 1.6)
         canvas.logarithmic(ax.xaxis)
         ax.set(xlabel="GB/s (log)", title=_title(layer))
-    canvas.shared_legend(figure, axes)
-    return canvas.finish(figure, sources(here, recorded))
+    return close(figure, here, recorded)
 
 
 def _by_name(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
