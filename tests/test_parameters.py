@@ -32,6 +32,7 @@ TWO_OR_MORE = {
     "10_ddp_from_scratch",
     "11_optimizer_sharding",
     "14_beyond_the_node",
+    "15_fsdp_from_scratch",
 }
 WITHOUT_LAUNCH = "12_accounting"
 

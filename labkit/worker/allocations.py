@@ -27,8 +27,9 @@ _SELF = str(Path(__file__).resolve())
 class CountedMemory(TorchDispatchMode):
     """What tensors hold while it is on: `held` and `peak` in bytes, `events` as CUDA's allocator writes its history.
 
-    Every operator's results are looked at: a storage that is new counts from then until nothing refers to it. What a
-    kernel needs inside, and lets go before it returns, is not seen.
+    Every operator's results are looked at: a storage that is new counts from then until nothing refers to it, and a
+    change of its size, to nothing and back, counts, too. What a kernel needs inside, and lets go before it returns, is
+    not seen.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,21 @@ class CountedMemory(TorchDispatchMode):
         self.held = self.peak = 0
         self.events: list[dict[str, Any]] = []
         self._living: dict[int, weakref.ref] = {}
+        self._sizes: dict[int, int] = {}
+
+    def __enter__(self) -> CountedMemory:
+        self._resize, counted = torch.UntypedStorage.resize_, self
+
+        def resize_(storage: torch.UntypedStorage, size: int) -> None:
+            counted._resize(storage, size)
+            counted._resized(storage)
+
+        torch.UntypedStorage.resize_ = resize_
+        return super().__enter__()
+
+    def __exit__(self, *raised) -> None:
+        torch.UntypedStorage.resize_ = self._resize
+        super().__exit__(*raised)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -47,16 +63,31 @@ class CountedMemory(TorchDispatchMode):
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         address: Any = storage._cdata
-        if address not in self._living and (size := storage.nbytes()):
-            self._living[address] = weakref.ref(storage, lambda _: self._forget(address, size))
-            self.held += size
-            self._note("alloc", address, size, _frames(sys._getframe(2)))
+        if address not in self._living and storage.nbytes():
+            self._living[address] = weakref.ref(storage, lambda _: self._forget(address))
+            self._sized(address, storage.nbytes(), _frames(sys._getframe(2)))
 
-    def _forget(self, address: int, size: int) -> None:
+    def _resized(self, storage: torch.UntypedStorage) -> None:
+        """Note a storage's new size; one that no operator made since this is on counts from its next use on."""
+        address: Any = storage._cdata
+        if address in self._living:
+            self._sized(address, storage.nbytes(), _frames(sys._getframe(2)))
+            self.peak = max(self.peak, self.held)
+
+    def _sized(self, address: int, size: int, frames: list | None = None) -> None:
+        """Note that a storage has this size from now on, 0 where it is let go."""
+        before = self._sizes.pop(address, 0)
+        self.held += size - before
+        if before:
+            self._note("free_requested", address, before)
+        if size:
+            self._sizes[address] = size
+            self._note("alloc", address, size, frames)
+
+    def _forget(self, address: int) -> None:
         """Note that nothing refers to a storage any more."""
         del self._living[address]
-        self.held -= size
-        self._note("free_requested", address, size)
+        self._sized(address, 0)
 
     def _note(self, action: str, address: int, size: int, frames: list | None = None) -> None:
         event = {"action": action, "addr": address, "size": size, "frames": frames or []}

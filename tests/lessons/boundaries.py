@@ -217,6 +217,15 @@ WRONG = {
         ("(rank - step) % ranks", "rank - step if step <= rank else rank - step + ranks"),
         ("    send =", "    ranks = min(ranks, 4)\n    send ="),
     ],
+    "fsdp_from_scratch.whole_bytes": [
+        ("size + -size % ranks", "size + size % 2"),
+        ("size + -size % ranks", "size + ranks - size % ranks"),
+        ("    padded =", "    ranks = min(ranks, 4)\n    padded ="),
+        ("    padded =", "    prefetch = min(prefetch, 1)\n    padded ="),
+        ("    padded =", "    number = max(number, 1)\n    padded ="),
+        ("    padded =", "    number = min(number, len(sizes) - 2)\n    padded ="),
+        ("sum(padded) // ranks", "sum(sizes) // ranks"),
+    ],
     "ddp_from_scratch.best_count": [
         ("return min(below, below + 1, key=cost)", f"return min(range(1, {most}), key=cost)")
         for most in (8, 30, 50, 100)

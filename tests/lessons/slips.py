@@ -125,6 +125,15 @@ SLIPS = {
         ("(send - 1) % ranks", "send", "mismatch"),
         ("(rank - step) % ranks", "rank - step", "range"),
     ],
+    "fsdp_from_scratch.whole_bytes": [
+        ("[size + -size % ranks for size in sizes]", "sizes", "unpadded"),
+        ("number + prefetch + 1", "number + 1", "no_prefetch"),
+        ("2 * gathered", "4 * gathered", "all_float32"),
+        ("4 * shards + ", "", "no_shards"),
+        ("padded[number : number + prefetch + 1]", "padded", "all_whole"),
+        ("[number : number +", "[max(0, number - prefetch) : number +", "both_sides"),
+        ("4 * shards", "2 * shards", "wrong"),
+    ],
     "ddp_from_scratch.best_count": [
         ("min(below, below + 1, key=cost)", "below", "rounded_down"),
         ("min(below, below + 1, key=cost)", "round((total_bytes / bytes_per_s / call_s) ** 0.5)", "none"),
