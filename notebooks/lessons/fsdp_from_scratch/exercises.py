@@ -15,9 +15,9 @@ from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.fsdp_from_scratch.judged import judge_backward, judge_clip
 from lessons.fsdp_from_scratch.plan import CASES, Equality, Steps
-from lessons.fsdp_from_scratch.solutions import whole_bytes
 from lessons.fsdp_from_scratch.tables import cases as case_table
 from lessons.fsdp_from_scratch.tables import steps, symptoms
+from lessons.fsdp_from_scratch.theory import whole_bytes
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -100,7 +100,7 @@ def _method(name: str, judge: Any, shown: list, hidden: Any, reference: tuple[st
 SIZES = (
     ([100, 100, 100, 100], 4, 1, 1),
     ([10, 10, 10], 3, 0, 0),
-    ([7, 9, 5, 8], 2, 2, 1),
+    ([7, 9, 5, 8], 2, 3, 1),
     ([12, 14, 16, 18], 2, 0, 2),
     ([1000, 10, 10, 10], 8, 0, 1),
 )  # elements of each unit, ranks, the unit that computes, units ahead

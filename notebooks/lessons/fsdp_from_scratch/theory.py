@@ -60,6 +60,15 @@ def padded(size: int, ranks: int) -> int:
     return size + -size % ranks
 
 
+def whole_bytes(sizes: list[int], ranks: int, number: int, prefetch: int) -> int:
+    """Return the bytes of weights that a rank holds while unit `number` computes in forward, `prefetch` more gathered.
+
+    `sizes` are the units' elements. Shards are float32, whole units bfloat16.
+    """
+    each = [padded(size, ranks) for size in sizes]
+    return 4 * sum(each) // ranks + 2 * sum(each[number : number + prefetch + 1])
+
+
 def traffic(model: Model, unit: str, ranks: int, precision: str) -> list[Sent]:
     """Return the calls of a step of ours, and the bytes of their whole tensors.
 
