@@ -7,7 +7,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from labkit.course.grading.earlier import put_aside
 from labkit.course.grading.grade import Graded
+from labkit.course.grading.shown_work import MOST_CELLS, ShownCell
 from labkit.course.grading.submissions import Submission
 from labkit.course.verdict import SIGNS, UNANSWERED, Verdict
 from labkit.engine.files import make_private, replace_file
@@ -28,6 +29,7 @@ LAYOUT = "\n\t"  # is kept where code is shown
 TABLE_STYLE = """
 body { max-width: none; padding: 32px 16px; font-size: 13px; line-height: 1.3; }
 th, td { padding: 4px; } td { vertical-align: middle; } [rowspan]:last-child { min-width: 140px; }
+td:first-child, td:last-child { overflow-wrap: anywhere; } [rowspan]:first-child { min-width: 110px; }
 .points { text-align: center; width: 1px; padding: 4px 2px; } .first { border-left: 1px solid var(--line); }
 small { display: block; color: var(--held); font-size: 11px; line-height: 1; }
 thead { position: sticky; top: 0; z-index: 2; background: var(--back); } thead th { vertical-align: bottom; }
@@ -56,6 +58,8 @@ for (const head of heads) head.onclick = () => {
   body.append(...(order == "ascending" ? rows : rows.reverse()));
 };
 </script>"""
+EDGES = """<p>Blue edge: a cell that the student wrote or changed; grey edge: a cell of the workbook. Below each is what
+it showed when the notebook was saved.</p>"""
 MOST_SHOWN = 40  # characters of a student's problems that the index shows unfolded
 _FORMULA = re.compile(r"(^|;)(\s*)(?=[=+\-@＝＋－＠])")  # a spreadsheet computes cells that begin so; some split at ";"
 
@@ -232,7 +236,32 @@ def _student_page(submission: Submission, rows: Sequence[Graded], notes: dict[st
         _exercise(graded, submission.code.get(graded.exercise, ""), notes[graded.exercise].values()) for graded in rows
     )
     head = f'<h1>{escape(visible(submission.student))}</h1><p class="lead">{points_text(rows)} points.</p>'
-    return head + problems + exercises
+    return head + problems + exercises + "".join(_to_read(submission.shown))
+
+
+def _to_read(shown: dict[str, list[ShownCell]]) -> Iterator[str]:
+    """Yield the cells that a person reads, by notebook; what several copies hold stands under the one that counts."""
+    told: set[ShownCell] = set()
+    for name, cells in reversed(shown.items()):
+        new = [cell for cell in dict.fromkeys(cells) if cell not in told]
+        told.update(new)
+        if new:
+            yield f"<h2>{escape(visible(name))}: predictions, bugs, the student's own cells</h2>{EDGES}"
+        for cell in new:
+            yield f"<br>{_box(cell.source, '--link' if cell.own else '--line')}{_box(cell.shown, '--tint')}"
+        if len(cells) == MOST_CELLS:
+            yield f"<p>These are the first {MOST_CELLS}: read the notebook for more.</p>"
+
+
+def _boxed(head: str, text: str, edge: str = "--line") -> str:
+    """Return a text as it was typed below a head; nothing where there is none."""
+    return f"<h3>{head}</h3>{_box(text, edge)}" if text.strip() else ""
+
+
+def _box(text: str, edge: str) -> str:
+    return f'<pre class="why" style="border-color: var({edge})">{escape(visible(text, LAYOUT))}</pre>' * bool(
+        text.strip()
+    )
 
 
 def _sentence(text: str) -> str:
@@ -244,15 +273,7 @@ def _exercise(graded: Graded, code: str, notes: Iterable[str]) -> str:
     verdict = graded.verdict
     outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}"
     lines = "".join(f"<li>{_sentence(line)}</li>" for line in (*notes, *verdict.faults.values(), *verdict.merits))
-    texts = (
-        ("Its traceback", verdict.detail, "--bad"),
-        ("It printed", verdict.printed, "--line"),
-        ("The answer", code, "--line"),
-    )
-    shown = "".join(
-        f'<h3>{head}</h3><pre class="why" style="border-color: var({edge})">{escape(visible(text, LAYOUT))}</pre>'
-        for head, text, edge in texts
-        if text.strip()
-    )
+    shown = _boxed("Its traceback", verdict.detail, "--bad") + _boxed("It printed", verdict.printed)
+    shown += _boxed("The answer", code)
     points = f"{graded.points} of {graded.most} points ({escape(graded.grade)})"
     return f"<h2>{escape(graded.exercise)}: {escape(outcome)}, {points}</h2><ul>{lines}</ul>{shown}"
