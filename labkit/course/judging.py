@@ -159,8 +159,19 @@ def _form_of(value: Any) -> str:
 def _as_read(value: Any, beside: Any) -> str:
     """Return a value as a sentence shows it: a number with as many digits as tell it from the one beside it."""
     if _form_of(value) != "number":
-        return truncate(repr(value))
+        return truncate(_list_text(value, beside))
     return repr(value) if _short(value) == _short(beside) else _short(value)
+
+
+def _list_text(value: Any, beside: Any) -> str:
+    """Return a list with six digits of each float, and all of one that would look like another one beside it."""
+    if isinstance(value, list | tuple) and isinstance(beside, list | tuple):  # no deeper than what is right
+        pairs = zip(value, [*beside, *[None] * (len(value) - len(beside))], strict=False)
+        items = ", ".join(_list_text(*pair) for pair in pairs)
+        return f"[{items}]" if isinstance(value, list) else f"({items}{',' * (len(value) == 1)})"
+    if not isinstance(value, float) or (_short(value) == _short(beside) and not is_close(value, beside)):
+        return repr(value)
+    return f"{value:.6g}"
 
 
 def _short(value: Any) -> str:

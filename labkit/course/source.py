@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import textwrap
+from html import escape
 from pathlib import Path
 from types import ModuleType
 
@@ -13,12 +14,24 @@ from IPython.display import Code
 Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def source(*names: str | ModuleType) -> Code:
+class Folded(Code):
+    """Code below a line that unfolds it."""
+
+    def __init__(self, code: str, summary: str):
+        super().__init__(code, language="python")
+        self._summary = summary
+
+    def _repr_html_(self) -> str:
+        return f"<details><summary>{escape(self._summary)}</summary>{super()._repr_html_()}</details>"
+
+
+def source(*names: str | ModuleType, folded: str = "") -> Code:
     """Show code, one part after another: `source(broadcast, "direct", "staged")` what the lesson's workers run.
 
     After a lesson, a name is a function or class of its worker, and "Lanes.wait" a method of one. Without a lesson, a
     dotted name stands for a module, or for a function or class in it. The file is read; nothing in it runs, so torch
-    stays out of the kernel. Raises ValueError, listing what there is, where a name is not in it.
+    stays out of the kernel. `folded` is the line that the code is folded below. Raises ValueError, listing what there
+    is, where a name is not in it.
     """
     lesson, parts = "", []
     for name in names:
@@ -26,7 +39,8 @@ def source(*names: str | ModuleType) -> Code:
             lesson = name.__name__
         else:
             parts.append(_in_worker(lesson, name) if lesson else name)
-    return Code("\n\n\n".join(map(code_of, parts)), language="python")
+    code = "\n\n\n".join(map(code_of, parts))
+    return Folded(code, folded) if folded else Code(code, language="python")
 
 
 def _in_worker(lesson: str, name: str) -> str:

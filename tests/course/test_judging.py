@@ -38,3 +38,14 @@ JUDGE = judge_of(
 )
 def test_a_mistake_that_cannot_be_made_with_some_arguments_is_judged_by_the_others(given, kind):
     assert next(iter(JUDGE(given, CASES).faults)) == kind
+
+
+def test_lists_of_floats_are_shown_with_the_digits_that_tell_them_apart():
+    def thirds(count: int) -> list:
+        return [count / 3, [count, 1.00001]]
+
+    judge = judge_of("thirds", thirds, (), result_form="a list", rule="divide by three", merit="thirds")
+    (said,) = judge([[1 / 3 + 1e-9, [1, 2 / 3]]], [(1,)]).faults.values()
+    assert said.startswith("`thirds(1)` gives [0.333333, [1, 0.666667]] instead of [0.333333, [1, 1.00001]].")
+    (said,) = judge([[1 / 3, [1, 1.0000121]]], [(1,)]).faults.values()
+    assert "1.0000121]] instead of [0.333333, [1, 1.00001]]" in said

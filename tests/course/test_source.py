@@ -34,6 +34,12 @@ def test_a_function_is_shown_alone_and_highlighted():
     assert "highlight" in shown._repr_html_()
 
 
+def test_code_may_be_folded_below_a_line():
+    shown = source(f"{LANES}.Copy", folded="a < b")
+    assert shown._repr_html_().startswith("<details><summary>a &lt; b</summary>") and "highlight" in shown._repr_html_()
+    assert shown.data == source(f"{LANES}.Copy").data
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -2,6 +2,7 @@
 
 submissions.py        what students handed in
 roster.py             the class as a list, and who handed in nothing
+shown_work.py         what a person reads of it: predictions, bugs, cells of their own
 handed_files.py       their files, in folders and zips
 grade.py              a row per student and exercise
 confined_judge.py     one answer: tried in a confined process, judged here

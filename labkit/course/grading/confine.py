@@ -143,7 +143,8 @@ def _run(files: dict[str, str], script: str, limits: Limits) -> ConfinedResult:
             "group": group and group.processes,
             "loopback": limits.loopback,
             "printed": printed.fileno(),
-            "command": [sys.executable, "-I", "-B", f"/{confined_entry.ANSWER}/{script}", str(results.fileno())],
+            # Without a buffer (-u), what it has printed is there when it has to be ended.
+            "command": [sys.executable, "-IBu", f"/{confined_entry.ANSWER}/{script}", str(results.fileno())],
         }
         with tempfile.TemporaryFile() as asked:  # a pipe would hold 64 KiB, and whoever fills it wait for its reader
             asked.write(json.dumps(request).encode())

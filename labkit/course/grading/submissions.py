@@ -26,6 +26,7 @@ from labkit.course.grading.handed_files import (
     stem_of,
     unreadable,
 )
+from labkit.course.grading.shown_work import ShownCell, cells_of, shown_cells
 from labkit.course.syntax import MAGIC, answer_cell, refused_answer
 
 OPEN_STEP = re.compile(r"^[ \t]*\.\.\.[ \t\r]*(#.*)?$", re.MULTILINE)  # of text: some code crashes Python's parser
@@ -39,7 +40,8 @@ MOST_PROBLEMS = 50  # of a student
 class Submission:
     """One student's answers: `code` by exercise, such as "broadcast.pipelined", and `problems` in reading them.
 
-    `saved` says when the file of each answer was saved; `number` is the id that a roster gives.
+    `saved` says when the file of each answer was saved; `number` is the id that a roster gives; `shown` has the cells
+    that a person reads by notebook, the one that counts most last.
     """
 
     student: str
@@ -47,6 +49,7 @@ class Submission:
     problems: list[str] = field(default_factory=list)
     saved: dict[str, float] = field(default_factory=dict)
     number: str = ""
+    shown: dict[str, list[ShownCell]] = field(default_factory=dict)
 
 
 def submissions(folder: Path) -> list[Submission]:
@@ -113,8 +116,7 @@ def _cells(notebook: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
     A text may be one string or a list of lines.
     """
-    sheets = [notebook, *(notebook.get("worksheets") or [])]
-    for cell in (cell for sheet in sheets for cell in sheet.get("cells") or []):
+    for cell in cells_of(notebook):
         yield cell["cell_type"], "".join(cell.get("source") or cell.get("input") or "")
 
 
@@ -149,7 +151,7 @@ def _read(student: str, entries: list[Path]) -> Submission:
         submission.problems.append(f"of {len(files):,} files, the newest {MOST_FILES} are read")
     for file in files[-MOST_FILES:]:
         try:
-            code = _answers_of(file, names, submission.problems)
+            code = _answers_of(file, names, submission)
         except Exception as error:  # whatever one student's file does, the others are graded
             submission.problems.append(unreadable(file.name, error))
             continue
@@ -176,12 +178,13 @@ def _module(name: str) -> str:
     return COPY.sub("", stem_of(name)) if name.lower().endswith(".py") else ""
 
 
-def _answers_of(file: HandedFile, names: dict[str, str], problems: list[str]) -> dict[str, str]:
-    """Return the answers of one file by exercise, and add what is wrong with them to `problems`."""
-    data = file.read()
+def _answers_of(file: HandedFile, names: dict[str, str], submission: Submission) -> dict[str, str]:
+    """Return the answers of one file by exercise; add what is wrong with them, and what a person reads."""
+    data, problems = file.read(), submission.problems
     if NOTEBOOK.search(file.name):
         notebook = json.loads(data)
-        code, refused = answers_in(notebook), [*dict.fromkeys(_refused(notebook, {*names.values()}))]
+        code, submission.shown[file.name] = answers_in(notebook), shown_cells(notebook)
+        refused = [*dict.fromkeys(_refused(notebook, {*names.values()}))]
         problems += refused[:MOST_TOLD]
         if len(refused) > MOST_TOLD:
             problems.append(f"{file.name}: {len(refused) - MOST_TOLD:,} more such cells")

@@ -266,7 +266,7 @@ _SHARDED_LAYER = Exercise(
     ),
     functions=LAYER_FUNCTIONS,
     trial=Launches(_layers, judge_layers),
-    grade=CORE,
+    grade=STRETCH,
     hints=(
         "Who needs the whole weights, and when? After which of the three functions has `whole` memory, and after which "
         "has it none? What does each rank keep of the gradient of `whole`?",
@@ -287,7 +287,7 @@ check = Exercises(
     Exercise(
         "buckets",
         judge=judge,
-        grade=STRETCH,
+        grade=CORE,
         cases=Cases(_models),
         hints=(
             "Go through the example by hand: sizes 4, 2, 3, 1, first cap 1, cap 4. When is the first bucket closed?",

@@ -65,6 +65,8 @@ def test_earlier_grades_are_kept_and_changes_are_told(graded):
         rows, _ = graded(ada="wrong")
     assert [row["note"] for row in graded(ada="right")[0] if row["exercise"] == DEVICES] == ["was 0, is 1", ""]
     assert not any(row["note"] for row in rows), "graded twice with the same result"
+    index, page = (next((graded.folder / "out").glob(name)).read_text() for name in ("index.html", "ada-*.html"))
+    assert "1<small>was 0</small></td>" in index and "<li>was 0, is 1</li>" in page
     kept = [*(graded.folder / "out" / "earlier").glob("*/grades.csv")]
     assert len(kept) == 3 and all((file.parent / "index.html").exists() for file in kept)
 
@@ -87,3 +89,6 @@ def test_late_answers_are_marked_and_keep_their_points(graded):
     of_devices = {row["student"]: row for row in rows if row["exercise"] == DEVICES}
     assert of_devices["ada"]["note"] == "" and of_devices["bob"]["points"] == "1"
     assert of_devices["bob"]["note"].startswith("late: saved 2033-05-1")
+    pages = {name: next((graded.folder / "out").glob(f"{name}*.html")).read_text() for name in ("index", "ada", "bob")}
+    assert pages["index"].count("1<small>late</small></td>") == 1
+    assert "<li>late: saved 2033-05-1" in pages["bob"] and "late:" not in pages["ada"]
