@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, figure_of
+from labkit.tables.measures import Measured, figure, figure_of, ratio
 from lessons.beyond_the_node.tables import strategies, two_lines
 
 if TYPE_CHECKING:
@@ -26,9 +26,5 @@ def step_bytes_off(run: Run) -> Measured:
 def fsdp_over_hsdp(run: Run) -> Measured | None:
     """Return FSDP's step over HSDP's at the slowest link that was set."""
     table = strategies(run)
-    table = table[table["link_mbit"] > 0]
-    rows = table[table["link_mbit"] == table["link_mbit"].min()].drop_duplicates("strategy").set_index("strategy")
-    if not {"fsdp", "hsdp"} <= {*rows.index}:
-        return None
-    ratio = rows["step_ms"]["fsdp"] / rows["step_ms"]["hsdp"]
-    return figure(run, ratio, ratio * (rows["spread_step_ms"] / rows["step_ms"])[["fsdp", "hsdp"]].sum())
+    slowest = table["link_mbit"][table["link_mbit"] > 0].min()
+    return ratio(*(figure_of(run, table, "step_ms", strategy=name, link_mbit=slowest) for name in ("fsdp", "hsdp")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, ratio, repeats, workers
+from labkit.tables.measures import Measured, figure_of, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import least_seconds
@@ -37,13 +37,5 @@ def rate(run: Run, method: str) -> Measured | None:
 
 def times_as_long(run: Run, method: str, other: str) -> Measured | None:
     """Return a method's time divided by another's, both pinned, each with its best chunk count."""
-    return ratio(_seconds(run, method), _seconds(run, other))
-
-
-def _seconds(run: Run, method: str) -> Measured | None:
     table = best(methods(run), links=True)
-    rows = table[(table["method"] == method) & (table["memory"] == "pinned")]
-    for row in rows.to_dict("records"):
-        middle, spread = row["seconds"], row["spread_seconds"]
-        return Measured(middle, middle - spread, middle + spread, int(row["count"]), workers(run))
-    return None
+    return ratio(*(figure_of(run, table, "seconds", method=each, memory="pinned") for each in (method, other)))

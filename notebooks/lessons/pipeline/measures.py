@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, repeats, workers
+from labkit.tables.measures import Measured, figure, figure_of, ratio, repeats, workers
 from lessons.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
 from lessons.pipeline.tables.timeline import split_forecast
 
@@ -28,12 +28,8 @@ def best_count(run: Run) -> Measured | None:
 
 def many_over_few(run: Run) -> Measured | None:
     table = throughput(run)
-    rows = table[table["mode"] == "streaming"].set_index("micro_batches")
-    if run.plan.ranks or not {4, 16} <= set(rows.index):
-        return None
-    rates = rows["samples_per_s"]
-    times = rates[16] / rates[4]
-    return figure(run, times, times * (rows["spread_samples_per_s"] / rates)[[4, 16]].sum())
+    rates = [figure_of(run, table, "samples_per_s", mode="streaming", micro_batches=count) for count in (16, 4)]
+    return None if run.plan.ranks else ratio(*rates)
 
 
 def share_of_linear(run: Run) -> Measured | None:
