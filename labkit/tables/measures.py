@@ -1,19 +1,22 @@
 """A lesson's measures: each figure that matters is declared once, for the card, the scorecard and comparisons.
 
-A lesson's `measures.csv` holds them, a row a measure; `FIGURES` in its `measures.py` how a run shows each, and
-`card_plans()` what `make card` launches for them.
+A lesson's `measures.csv` holds them, a row a measure. It also says how a run shows each: `figure` names what is taken
+(TAKEN) of a column of one of the lesson's tables, where its rows have the `knobs`; without a table it names a function
+in the lesson's `measures.py`, which takes the run and the knobs. There `card_plans()` says what `make card` launches.
 """
 
 from __future__ import annotations
 
 import csv
 import importlib
+import json
 import math
+import pkgutil
 import re
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 HIGHER, LOWER = "higher", "lower"
-_NEEDS = re.compile(r"(exactly )?(\d+) GPUs?|(2 nodes)|")
+_NEEDS = re.compile(r"(?:(exactly )?(\d+) GPUs?|(2 nodes)|)(?:, )?(no middle size)?")
 CODE, GPU, HOST = "code", "gpu", "host"  # what a measure depends on
 
 
@@ -88,9 +91,9 @@ class Measure:
     its physical limit where there is one; None where the run does not show it. comparison and goal: such as "≤" and
     1.05; a measure without them is shown by a node's card, where `better` is HIGHER or LOWER. least_gpus: 0 for a
     figure that CPU processes show, too. gpus: it is one of runs on exactly so many GPUs; 0: on any number.
-    between_nodes: one of runs on several nodes, GPUs or not. depends_on: CODE (counted bytes, errors), which
-    any machine shows; GPU, also its links; HOST, as a step whose kernels the host enqueues. reason: why the goal is
-    missed where it is, as far as that is known.
+    between_nodes: one of runs on several nodes, GPUs or not. no_middle: the goal is of the full size, not of a middle
+    one. depends_on: CODE (counted bytes, errors), which any machine shows; GPU, also its links; HOST, as a step whose
+    kernels the host enqueues. reason: why the goal is missed where it is, as far as that is known.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Measure:
     least_gpus: int = 0
     gpus: int = 0
     between_nodes: bool = False
+    no_middle: bool = False
     reason: str = ""
 
     @property
@@ -119,7 +123,8 @@ class Measure:
     def of(self, run: Run) -> Measured | None:
         """Return the figure of a run of its plan; None where the run does not show it, or stood in for GPUs on CPUs."""
         stands_in = self.least_gpus and run.plan.device == "cpu"
-        return None if stands_in or self.gpus not in (0, run.plan.gpus) else self.measured(run)
+        other_size = self.no_middle and run.plan.size == "middle"
+        return None if stands_in or other_size or self.gpus not in (0, run.plan.gpus) else self.measured(run)
 
 
 def ratio(dividend: Measured | None, divisor: Measured | None) -> Measured | None:
@@ -172,13 +177,30 @@ def figure(run: Run, value: float, spread: float = 0.0) -> Measured:
     return Measured(float(value), value - reach, value + reach, 1, workers(run))
 
 
-def figure_of(run: Run, table: pd.DataFrame, column: str, scale: float = 1.0, **knobs: Any) -> Measured | None:
-    """Return the figure in a column of the first row with these knobs, with its spread; None where there is none."""
+TAKEN: dict[str, Callable[[pd.Series], float]] = {
+    "first": lambda values: values.iloc[0],
+    "last": lambda values: values.iloc[-1],
+    "largest": lambda values: values.max(),
+    "smallest": lambda values: values.min(),
+    "farthest": lambda values: values.abs().max(),  # from 0, its sign left out
+}
+SCALES = {"%": 100.0, "thousandths": 1e3, "millionths": 1e6}  # units of figures whose columns hold shares
+
+
+def figure_of(
+    run: Run, table: pd.DataFrame, column: str, scale: float = 1.0, take: str = "first", **knobs: Any
+) -> Measured | None:
+    """Return what is taken (TAKEN) of a column, or of several, of the rows with these knobs; None without a value.
+
+    The first value comes with its spread.
+    """
     rows = table[(table[[*knobs]] == pd.Series(knobs)).all(axis=1)] if knobs else table
-    if rows.empty or pd.isna(rows[column].iloc[0]):
+    rows = rows.dropna(subset=column.split(), how="all")
+    if rows.empty:
         return None
-    row = rows.iloc[0]
-    return figure(run, scale * row[column], scale * row.get(f"spread_{column}", 0.0))
+    values = pd.Series(rows[column.split()].to_numpy().ravel()).dropna()
+    spread = rows.iloc[0].get(f"spread_{column}", 0.0) if take == "first" else 0.0
+    return figure(run, scale * TAKEN[take](values), scale * spread)
 
 
 @cache
@@ -187,17 +209,40 @@ def measures_of(lab: str) -> tuple[Measure, ...]:
     file = LESSONS / lab / "measures.csv"
     if not file.exists():
         return ()
-    figures = importlib.import_module(f"lessons.{lab}.measures").FIGURES
     with file.open(encoding="utf-8", newline="") as lines:
-        return tuple(_declared(row, figures[row.pop("figure")]) for row in csv.DictReader(lines))
+        return tuple(_declared(row, _shown(lab, row)) for row in csv.DictReader(lines))
+
+
+def _shown(lab: str, row: dict[str, str]) -> Shown:
+    """Return how a run shows the measure of a row, of which figure, table, column and knobs are taken away.
+
+    Knobs are as "head_dim=64; precision=float32". A unit of SCALES says that the column holds shares.
+    """
+    figure_name, table, column, knobs_text = (row.pop(name) for name in ("figure", "table", "column", "knobs"))
+    knobs = {name: _value(text) for name, _, text in (each.partition("=") for each in knobs_text.split("; ")) if name}
+    if not table:
+        return partial(getattr(importlib.import_module(f"lessons.{lab}.measures"), figure_name), **knobs)
+    read, scale = pkgutil.resolve_name(f"lessons.{lab}.tables.{table}"), SCALES.get(row["unit"], 1.0)
+    return lambda run: figure_of(run, read(run), column, scale, figure_name, **knobs)
+
+
+def _value(text: str) -> Any:
+    """Return the number or truth value that a knob's text says, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _declared(row: dict[str, str], measured: Shown) -> Measure:
-    """Return the measure of a row: `goal` is as "≤ 1.05", `needs` as "1 GPU", "exactly 4 GPUs" or "2 nodes"."""
+    """Return the measure of a row: `goal` is as "≤ 1.05", `needs` as "1 GPU", "exactly 4 GPUs" or "2 nodes".
+
+    It also needs "no middle size", after a comma, where a middle size has no goal.
+    """
     comparison, _, goal = row.pop("goal").rpartition(" ")
     if (needs := _NEEDS.fullmatch(row.pop("needs"))) is None:
-        raise ValueError(f"{row['name']}: it needs nothing, or as 1 GPU, exactly 4 GPUs, 2 nodes")
-    exactly, gpus, nodes = needs.groups()
+        raise ValueError(f"{row['name']}: it needs nothing, or as 1 GPU, exactly 4 GPUs, 2 nodes, no middle size")
+    exactly, gpus, nodes, no_middle = needs.groups()
     return Measure(
         **row,
         measured=measured,
@@ -206,6 +251,7 @@ def _declared(row: dict[str, str], measured: Shown) -> Measure:
         least_gpus=int(gpus or 0),
         gpus=int(gpus) if exactly else 0,
         between_nodes=nodes is not None,
+        no_middle=no_middle is not None,
     )
 
 

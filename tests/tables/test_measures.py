@@ -2,8 +2,10 @@
 
 import csv
 import importlib
+import inspect
 import math
 
+import pandas as pd
 import pytest
 from made import broadcast_run, small_broadcast
 
@@ -70,10 +72,15 @@ def test_processes_that_stand_in_for_gpus_show_no_measure_of_gpus(tmp_path):
 
 
 @pytest.mark.parametrize("lab", [file.parent.name for file in LESSONS.glob("*/measures.csv")])
-def test_each_row_has_its_figure_and_each_figure_a_row(lab):
+def test_each_row_has_its_figure_and_each_function_a_row(lab):
+    module = importlib.import_module(f"lessons.{lab}.measures")
     with (LESSONS / lab / "measures.csv").open(encoding="utf-8") as lines:
-        rows = [row["figure"] for row in csv.DictReader(lines)]
-    assert {*rows} == {*importlib.import_module(f"lessons.{lab}.measures").FIGURES}
+        rows = [*csv.DictReader(lines)]
+    public = {name for name, value in vars(module).items() if name[0] != "_" and inspect.isfunction(value)}
+    own = {name for name in public if vars(module)[name].__module__ == module.__name__}
+    assert {row["figure"] for row in rows if not row["table"]} == own - {"card_plans", "soak_plan"}
+    assert {row["figure"] for row in rows if row["table"]} <= {*measures.TAKEN}
+    assert all(bool(row["table"]) == bool(row["column"]) for row in rows)
     for measure in measures_of(lab):
         assert measure.depends_on in (CODE, GPU, HOST) and (measure.better in (HIGHER, LOWER) or measure.comparison)
 
@@ -82,3 +89,59 @@ def test_each_row_has_its_figure_and_each_figure_a_row(lab):
 def test_a_figure_reaches_as_far_as_its_spread(tmp_path, spread, low, high):
     measured = measures.figure(small_broadcast(tmp_path / "small"), 2.0, spread)
     assert (measured.value, measured.low, measured.high) == (2.0, low, high)
+
+
+ROWS = pd.DataFrame(
+    {
+        "way": ["ours", "ours", "theirs"],
+        "ranks": [2, 4, 2],
+        "ms": [math.nan, -3.0, 2.0],
+        "spread_ms": [0.0, 0.5, 0.1],
+        "other_ms": [1.0, 4.0, 9.0],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("take", "column", "knobs", "value"),
+    [
+        ("first", "ms", {"way": "ours"}, -3.0),
+        ("last", "ms", {}, 2.0),
+        ("largest", "ms", {}, 2.0),
+        ("largest", "ms other_ms", {"way": "ours"}, 4.0),
+        ("smallest", "ms", {}, -3.0),
+        ("smallest", "ms other_ms", {"way": "ours", "ranks": 2}, 1.0),
+        ("farthest", "ms", {}, 3.0),
+        ("first", "ms", {"way": "theirs", "ranks": 2}, 2.0),
+        ("first", "ms", {"way": "ours", "ranks": 2}, None),
+        ("largest", "ms", {"way": "nobody's"}, None),
+    ],
+)
+def test_a_figure_is_taken_of_the_rows_with_its_knobs(tmp_path, take, column, knobs, value):
+    shown = measures.figure_of(small_broadcast(tmp_path / "small"), ROWS, column, take=take, **knobs)
+    assert (shown and shown.value) == value
+
+
+def test_the_first_value_has_its_spread_on_the_scale_of_its_unit(tmp_path):
+    run = small_broadcast(tmp_path / "small")
+    first, largest = (measures.figure_of(run, ROWS, "ms", 100.0, take) for take in ("first", "largest"))
+    assert (first.value, first.low, first.high) == (-300.0, -350.0, -250.0)
+    assert largest.value == largest.low == largest.high == 200.0
+
+
+def test_a_row_says_table_column_and_knobs(tmp_path, monkeypatch):
+    """Numbers and truth values of knobs are read as such; a unit says how the column's shares are shown."""
+    monkeypatch.setattr("lessons.broadcast.tables.methods", lambda run: ROWS.assign(alone=[False, True, False]))
+    row = {"figure": "first", "table": "methods", "column": "ms", "knobs": "way=ours; ranks=4; alone=true"}
+    row |= {"name": "time", "unit": "%", "plan": "sweep", "goal": "≤ 1", "needs": "1 GPU, no middle size"}
+    measure = measures._declared(row, measures._shown("broadcast", row))
+    run = broadcast_run(tmp_path / "full")
+    assert measure.of(run).value == -300.0
+    run.plan._hold({"size": "middle"})
+    assert measure.of(run) is None
+
+
+def test_a_row_without_a_table_names_a_function_and_its_knobs(tmp_path):
+    row = {"figure": "rate", "table": "", "column": "", "knobs": "method=pipelined"}
+    shown = measures._shown("broadcast", row)
+    assert shown.keywords == {"method": "pipelined"} and shown(small_broadcast(tmp_path / "small")).value > 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from labkit.tables.measures import Measured, figure, ratio
 from lessons.attention.plan import Race
-from lessons.attention.tables import memory, speed
+from lessons.attention.tables import speed
 from lessons.attention.theory import flops
 
 if TYPE_CHECKING:
@@ -27,8 +26,12 @@ def card_plans() -> list[Race]:
     )
 
 
-def _launched(run: Run, implementation: str, head_dim: int, sequence: int = _SEQUENCE) -> Measured | None:
-    """Return forward and backward in ms as autograd calls them."""
+def launched(run: Run, implementation: str, head_dim: int, sequence: int = _SEQUENCE) -> Measured | None:
+    """Return forward and backward in ms as autograd calls them.
+
+    The goals are the best that was measured of anybody on an H200: see the lesson's section on a kernel for one
+    generation.
+    """
     rows = run.rows
     wanted: dict[str, Any] = {
         "implementation": implementation,
@@ -45,14 +48,14 @@ def _launched(run: Run, implementation: str, head_dim: int, sequence: int = _SEQ
     return Measured(row["ms"], row["low_ms"], row["high_ms"], int(row["repeats"]), setting)
 
 
-def _tflops(run: Run, implementation: str, head_dim: int) -> Measured | None:
+def tflops(run: Run, implementation: str, head_dim: int) -> Measured | None:
     """Return a kernel's rate."""
-    plan, limits, times = run.plan, run.datasheet, _launched(run, implementation, head_dim)
+    plan, limits, times = run.plan, run.datasheet, launched(run, implementation, head_dim)
     work = flops("both", _SEQUENCE, _SEQUENCE, head_dim, causal=plan.causal, heads=plan.heads)
     return times and times.rate(work / 1e9, limits and limits.bf16_tflops)
 
 
-def _over_rival(run: Run, clock: str) -> Measured | None:
+def over_rival(run: Run, clock: str) -> Measured | None:
     """Return our time over that of torch's kernel, where it is the longest: of the kernels for Hopper, where raced."""
     table = speed.race(run)
     ours = table[table["implementation"].isin(["flash", "hopper"]) & (table["clock"] == clock)]
@@ -72,41 +75,12 @@ def _figure(row: pd.Series) -> Measured:
     return Measured(row["ms"], low, high, 1, "")
 
 
-def _phases_at_the_longest(run: Run) -> Measured | None:
+def phases_at_the_longest(run: Run) -> Measured | None:
     if _LONGEST not in run.plan.sequences:
         return None
     table = speed.race(run).query("implementation == 'flash' and clock == 'launched'")
     return figure(run, table[table["sequence"] == _LONGEST]["ms"].notna().sum())
 
 
-def _largest_error(run: Run, precision: str) -> Measured:
-    """Return the largest error of our FlashAttention in a precision, in thousandths."""
-    table = memory.errors(run)
-    chosen = (table["implementation"] == "flash") & (table["precision"] == precision)
-    return figure(run, 1e3 * table[chosen]["worst"].max())
-
-
-def _growth(run: Run) -> Measured:
-    table = memory.held(run)
-    return figure(run, table[table["implementation"] == "flash"]["exponent"].dropna().iloc[-1])
-
-
 def _shape(sequence: int, head_dim: int) -> str:
     return f"N {sequence:_}, d {head_dim}".replace("_", " ")
-
-
-# The goals of the three times are the best that was measured of anybody on an H200: see the lesson's section on a
-# kernel for one generation.
-FIGURES = {
-    "flash_rate": partial(_tflops, implementation="flash", head_dim=64),
-    "cudnn_rate": partial(_tflops, implementation="sdpa_cudnn", head_dim=128),
-    "hopper_16384": partial(_launched, implementation="hopper", head_dim=64, sequence=16384),
-    "hopper_4096": partial(_launched, implementation="hopper", head_dim=64, sequence=4096),
-    "flash_d128": partial(_launched, implementation="flash", head_dim=128, sequence=16384),
-    "launched_over_rival": partial(_over_rival, clock="launched"),
-    "captured_over_rival": partial(_over_rival, clock="captured"),
-    "phases_at_the_longest": _phases_at_the_longest,
-    "float32_error": partial(_largest_error, precision="float32"),
-    "bfloat16_error": partial(_largest_error, precision="bfloat16"),
-    "growth": _growth,
-}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, of_each, on_one, repeats
+from labkit.tables.measures import Measured, of_each, on_one, repeats
 from labkit.tables.rates import PEAK
 from lessons.benchmarking.plan import Products, Soak
-from lessons.benchmarking.tables import accounts, launches
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
@@ -24,7 +22,7 @@ def soak_plan(minutes: int) -> Soak:
     return Soak.full(minutes=minutes)
 
 
-def _product(run: Run, precision: str) -> Measured | None:
+def product(run: Run, precision: str) -> Measured | None:
     """Return the rate of the GPU that multiplies most slowly while all GPUs multiply."""
     rows, limits = run.rows, run.datasheet
     rows = rows[(rows["precision"] == precision) & ~rows["warm_up"].astype(bool) & (rows["status"] == "ok")]
@@ -36,7 +34,7 @@ def _product(run: Run, precision: str) -> Measured | None:
     return of_each(run, rates, "tflops", ["rank"], setting, limits and limits.tflops(PEAK[precision]))
 
 
-def _soak(run: Run) -> Measured | None:
+def soak(run: Run) -> Measured | None:
     """Return the rate of the GPU that multiplies most slowly in the second half of the time."""
     plan, rows, limits = run.plan, run.rows, run.datasheet
     warm = rows[rows["tflops"].notna() & (rows["at_s"] > plan.minutes * plan.minute_s / 2)]
@@ -44,28 +42,7 @@ def _soak(run: Run) -> Measured | None:
     return of_each(run, warm, "tflops", ["rank"], setting, limits and limits.tflops("bf16"))
 
 
-def _step(run: Run) -> Measured | None:
+def step(run: Run) -> Measured | None:
     knobs = {"model": "2.7b", "precision": "autocast", "phase": "step", "mode": "compiled_graph"}
     setting = f"{run.plan.samples} × {run.plan.sequence} tokens, compiled, one graph"
     return Measured.of(repeats(run, "ms", **knobs), setting)
-
-
-def _model_error(run: Run) -> Measured:
-    table = launches(run)
-    return figure(run, 100 * table[table["axis"] == "model"]["error"].abs().max())
-
-
-def _clocks_apart(run: Run) -> Measured:
-    table = accounts(run)
-    return figure(run, 100 * table[table["phase"] == "forward"]["apart"].abs().max())
-
-
-FIGURES = {
-    "float32": partial(_product, precision="float32"),
-    "tf32": partial(_product, precision="tf32"),
-    "bfloat16": partial(_product, precision="bfloat16"),
-    "soak": _soak,
-    "step": _step,
-    "model_error": _model_error,
-    "clocks_apart": _clocks_apart,
-}

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, figure_of
+from labkit.tables.measures import Measured, figure, figure_of, ratio
 from lessons.beyond_the_node.tables import strategies, two_lines
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def _off_rate(run: Run, link_mbit: int) -> Measured | None:
+def off_rate(run: Run, link_mbit: int) -> Measured | None:
     lines = two_lines(run)
     off = lines.assign(off=lines["share_of_rate"] - 1, spread_off=lines["spread_share_of_rate"])
     return figure_of(run, off, "off", 100, place="between", link_mbit=link_mbit)
 
 
-def _step_bytes_off(run: Run) -> Measured:
+def step_bytes_off(run: Run) -> Measured:
     table = strategies(run)
     rows = table[table["expected_link_mib"] > 0]
     return figure(run, 100 * (rows["link_mib"] / rows["expected_link_mib"] - 1).abs().max())
 
 
-def _fsdp_over_hsdp(run: Run) -> Measured | None:
+def fsdp_over_hsdp(run: Run) -> Measured | None:
     """Return FSDP's step over HSDP's at the slowest link that was set."""
     table = strategies(run)
-    table = table[table["link_mbit"] > 0]
-    rows = table[table["link_mbit"] == table["link_mbit"].min()].drop_duplicates("strategy").set_index("strategy")
-    if not {"fsdp", "hsdp"} <= {*rows.index}:
-        return None
-    ratio = rows["step_ms"]["fsdp"] / rows["step_ms"]["hsdp"]
-    return figure(run, ratio, ratio * (rows["spread_step_ms"] / rows["step_ms"])[["fsdp", "hsdp"]].sum())
-
-
-FIGURES = {
-    "rate_1000": partial(_off_rate, link_mbit=1000),
-    "rate_300": partial(_off_rate, link_mbit=300),
-    "rate_100": partial(_off_rate, link_mbit=100),
-    "step_bytes": _step_bytes_off,
-    "fsdp_over_hsdp": _fsdp_over_hsdp,
-}
+    slowest = table["link_mbit"][table["link_mbit"] > 0].min()
+    return ratio(*(figure_of(run, table, "step_ms", strategy=name, link_mbit=slowest) for name in ("fsdp", "hsdp")))

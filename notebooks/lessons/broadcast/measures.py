@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, ratio, repeats, workers
+from labkit.tables.measures import Measured, figure_of, ratio, repeats, workers
 from lessons.broadcast.plan import CHUNKED, Sweep
 from lessons.broadcast.tables import best, methods
 from lessons.broadcast.theory import least_seconds
@@ -23,7 +22,7 @@ def card_plans() -> list[Sweep]:
     return [Sweep.full(memories=("pinned",), **chosen) if Sweep.on_gpus() else Sweep.small(**chosen)]
 
 
-def _rate(run: Run, method: str) -> Measured | None:
+def rate(run: Run, method: str) -> Measured | None:
     """Return what each GPU receives per second."""
     memory = "pinned" if "pinned" in run.plan.memories else "pageable"
     setting = f"{run.plan.mib} MiB, {memory}, {_CHUNKS} chunks, {workers(run)}"
@@ -32,32 +31,11 @@ def _rate(run: Run, method: str) -> Measured | None:
         return None
     sheet, size = run.datasheet, 4 * run.plan.elements
     host, nvlink = (sheet.pcie_gb_per_s, sheet.nvlink_gb_per_s) if sheet else (None, None)
-    rates = [1e9 * (rate or math.nan) for rate in (host, nvlink)]
+    rates = [1e9 * (link or math.nan) for link in (host, nvlink)]
     return seconds.rate(size / 1e9, size / 1e9 / least_seconds(method, size, run.plan.gpus, _CHUNKS, *rates))
 
 
-def _times_as_long(run: Run, method: str, other: str) -> Measured | None:
-    """Return a method's time divided by another's, both pinned, each with its best chunk count.
-
-    The goals are of the full tensor: a middle size has none.
-    """
-    if run.plan.size == "middle":
-        return None
-    return ratio(_seconds(run, method), _seconds(run, other))
-
-
-def _seconds(run: Run, method: str) -> Measured | None:
+def times_as_long(run: Run, method: str, other: str) -> Measured | None:
+    """Return a method's time divided by another's, both pinned, each with its best chunk count."""
     table = best(methods(run), links=True)
-    rows = table[(table["method"] == method) & (table["memory"] == "pinned")]
-    for row in rows.to_dict("records"):
-        middle, spread = row["seconds"], row["spread_seconds"]
-        return Measured(middle, middle - spread, middle + spread, int(row["count"]), workers(run))
-    return None
-
-
-FIGURES = {
-    "pipelined": partial(_rate, method="pipelined"),
-    "scatter_all_gather": partial(_rate, method="scatter_all_gather"),
-    "scatter_over_links": partial(_times_as_long, method="scatter_all_gather", other="links"),
-    "pipelined_over_scatter": partial(_times_as_long, method="pipelined", other="scatter_all_gather"),
-}
+    return ratio(*(figure_of(run, table, "seconds", method=each, memory="pinned") for each in (method, other)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.tables.measures import Measured, figure, workers
@@ -40,7 +39,7 @@ def _size_text(size_bytes: float) -> str:
     return f"{mib:g} MiB" if mib >= 1 else f"{size_bytes / KIB:g} KiB"
 
 
-def _bus(run: Run, collective: str) -> Measured | None:
+def bus(run: Run, collective: str) -> Measured | None:
     """Return the bus bandwidth of the largest message."""
     row = _row(run, collective, "in flight", largest=True)
     if row is None:
@@ -50,7 +49,7 @@ def _bus(run: Run, collective: str) -> Measured | None:
     return Measured(rate, rate - half, rate + half, int(row["count"]), setting, row["limit"])
 
 
-def _one_small_call(run: Run) -> Measured | None:
+def one_small_call(run: Run) -> Measured | None:
     row = _row(run, "all-reduce", "one call", largest=False)
     if row is None:
         return None
@@ -58,7 +57,7 @@ def _one_small_call(run: Run) -> Measured | None:
     return Measured(time, time - half, time + half, int(row["count"]), setting)
 
 
-def _over_nccl_tests(run: Run, collective: str) -> Measured | None:
+def over_nccl_tests(run: Run, collective: str) -> Measured | None:
     """Return the lowest ratio of our bus bandwidth to nccl-tests', with our times' spread there.
 
     None where one of the sizes has no ratio: the others do not speak for it.
@@ -69,17 +68,3 @@ def _over_nccl_tests(run: Run, collective: str) -> Measured | None:
         return None
     lowest = rows.loc[rows["ratio"].idxmin()]
     return figure(run, lowest["ratio"], lowest["ratio"] * lowest["spread_share"])
-
-
-FIGURES = {
-    "all_reduce": partial(_bus, collective="all-reduce"),
-    "all_gather": partial(_bus, collective="all-gather"),
-    "all_to_all": partial(_bus, collective="all-to-all"),
-    "one_small_call": _one_small_call,
-    "all_reduce_over": partial(_over_nccl_tests, collective="all-reduce"),
-    "all_gather_over": partial(_over_nccl_tests, collective="all-gather"),
-    "reduce_scatter_over": partial(_over_nccl_tests, collective="reduce-scatter"),
-    "broadcast_over": partial(_over_nccl_tests, collective="broadcast"),
-    "all_to_all_over": partial(_over_nccl_tests, collective="all-to-all"),
-    "send_recv_over": partial(_over_nccl_tests, collective="send/recv"),
-}

@@ -11,6 +11,7 @@ from labkit.plans import STRATEGIES
 from labkit.provenance import made_from, of_run, of_source, sources
 from labkit.tables import ledgers
 from labkit.tables.ledgers import BY, ERRORS, ROUNDING
+from labkit.tables.ledgers import equality as equality
 from labkit.tables.ledgers import sent as sent
 from labkit.tables.published import published, report_names
 from labkit.tables.rates import ladder as ladder

@@ -13,14 +13,11 @@ if TYPE_CHECKING:
 _SETTING = {"strategy": "ours", "unit": "block", "prefetch": 1, "precision": "bfloat16"}
 
 
-def _ours(run: Run) -> Measured | None:
+def ours(run: Run) -> Measured | None:
     plan = run.plan
     model = f"{plan.layers} layers of {plan.hidden}, {plan.samples} × {plan.sequence} tokens"
     return Measured.of(repeats(run, "step_ms", **_SETTING), f"{model}, bfloat16, {workers(run)}")
 
 
-def _over_torch(run: Run) -> Measured | None:
+def over_torch(run: Run) -> Measured | None:
     return figure_of(run, steps(run), "over_torch", **_SETTING) if run.plan.size == "full" else None
-
-
-FIGURES = {"ours": _ours, "over_torch": _over_torch}

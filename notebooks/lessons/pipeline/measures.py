@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from labkit.tables.measures import Measured, figure, repeats, workers
+from labkit.tables.measures import Measured, figure, figure_of, ratio, repeats, workers
 from lessons.pipeline.tables.throughput import ERRORS, equality, speedups, throughput
-from lessons.pipeline.tables.timeline import predictions, split_forecast
+from lessons.pipeline.tables.timeline import split_forecast
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def _rate(run: Run, mode: str) -> Measured | None:
+def rate(run: Run, mode: str) -> Measured | None:
     """Return a mode's samples per second on all GPUs of the run."""
     plan = run.plan
     setting = f"batch {plan.batch}, {plan.sequence} tokens, {plan.layers} layers, float32, {workers(run)}"
@@ -24,39 +20,19 @@ def _rate(run: Run, mode: str) -> Measured | None:
     return time and time.rate(1e3 * plan.batch)
 
 
-def _prediction(run: Run, schedule: str) -> pd.Series | None:
-    table = predictions(run)
-    rows = table[(table["schedule"] == schedule) & (table["micro_batches"] == 8)]
-    return None if rows.empty else rows.iloc[0]
-
-
-def _step_off(run: Run, schedule: str) -> Measured | None:
-    row = _prediction(run, schedule)
-    return None if row is None else figure(run, 100 * row["residual"], 100 * row["spread_residual"])
-
-
-def _bubble_off(run: Run, schedule: str) -> Measured | None:
-    row = _prediction(run, schedule)
-    return None if row is None else figure(run, 100 * (row["bubble_simulated"] - row["bubble_measured"]))
-
-
-def _best_count(run: Run) -> Measured | None:
+def best_count(run: Run) -> Measured | None:
     table = throughput(run)
     rates = table[table["mode"] == "training"].set_index("micro_batches")["samples_per_s"]
     return None if run.plan.ranks or rates.empty else figure(run, rates.idxmax())  # all GPUs of the node
 
 
-def _many_over_few(run: Run) -> Measured | None:
+def many_over_few(run: Run) -> Measured | None:
     table = throughput(run)
-    rows = table[table["mode"] == "streaming"].set_index("micro_batches")
-    if run.plan.ranks or not {4, 16} <= set(rows.index):
-        return None
-    rates = rows["samples_per_s"]
-    times = rates[16] / rates[4]
-    return figure(run, times, times * (rows["spread_samples_per_s"] / rates)[[4, 16]].sum())
+    rates = [figure_of(run, table, "samples_per_s", mode="streaming", micro_batches=count) for count in (16, 4)]
+    return None if run.plan.ranks else ratio(*rates)
 
 
-def _share_of_linear(run: Run) -> Measured | None:
+def share_of_linear(run: Run) -> Measured | None:
     table = speedups(throughput(run))
     rows = table[table["mode"] == "streaming"]
     if len(rows) < 2 or rows["ranks"].iloc[-1] != 4:
@@ -65,7 +41,7 @@ def _share_of_linear(run: Run) -> Measured | None:
     return figure(run, share, share * (rows["spread_samples_per_s"] / rows["samples_per_s"]).iloc[[0, -1]].sum())
 
 
-def _forecast_off(run: Run) -> Measured | None:
+def forecast_off(run: Run) -> Measured | None:
     table = split_forecast(run).set_index("split")
     if not {"3-3-3-3", "6-2-2-2"} <= set(table.index):
         return None
@@ -74,31 +50,6 @@ def _forecast_off(run: Run) -> Measured | None:
     return figure(run, 100 * rows["error"].iloc[1], 100 * (1 + rows["error"].iloc[1]) * noise)
 
 
-def _error(run: Run) -> Measured:
+def error(run: Run) -> Measured:
     table = equality(run)
     return figure(run, 1e6 * table[table["variant"] == "right"][ERRORS].max(axis=None))
-
-
-def _with_a_goal(run: Run, figure_of: Callable[[Run], Measured | None]) -> Measured | None:
-    """Return the figure, but of no middle size: the goals are of the full batch."""
-    return None if run.plan.size == "middle" else figure_of(run)
-
-
-_WITH_A_GOAL = {
-    "gpipe_step": partial(_step_off, schedule="gpipe"),
-    "1f1b_step": partial(_step_off, schedule="1f1b"),
-    "gpipe_bubble": partial(_bubble_off, schedule="gpipe"),
-    "1f1b_bubble": partial(_bubble_off, schedule="1f1b"),
-    "interleaved_bubble": partial(_bubble_off, schedule="interleaved"),
-    "zero_bubble": partial(_bubble_off, schedule="zero_bubble"),
-    "best_count": _best_count,
-    "many_over_few": _many_over_few,
-    "share_of_linear": _share_of_linear,
-    "forecast": _forecast_off,
-}
-FIGURES = {
-    "training": partial(_rate, mode="training"),
-    "streaming": partial(_rate, mode="streaming"),
-    **{name: partial(_with_a_goal, figure_of=measure) for name, measure in _WITH_A_GOAL.items()},
-    "error": _error,
-}

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING
 from labkit.tables.measures import Measured, figure
 from labkit.theory.sizes import MIB
 from labkit.theory.step_memory import ledger
-from lessons.precision_memory.tables import levers, memory, timeline
+from lessons.precision_memory.tables import timeline
 from lessons.precision_memory.theory.memory import shape_of
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def _largest_unexplained(run: Run) -> Measured | None:
-    shares = memory(run)["unexplained_share"].dropna()
-    return figure(run, 100 * shares.abs().max()) if len(shares) else None
-
-
-def _timeline_beside_ledger(run: Run) -> Measured:
+def timeline_beside_ledger(run: Run) -> Measured:
     """Return by how many percent the timeline's peak exceeds the ledger's, in the precision where most."""
     apart = []
     for precision in run.plan.precisions:
@@ -27,10 +22,3 @@ def _timeline_beside_ledger(run: Run) -> Measured:
         due = sum(ledger(shape_of(run.plan, precision=precision), "steady step").values())
         apart.append(100 * (peak / due - 1))
     return figure(run, max(apart, key=abs))
-
-
-FIGURES = {
-    "unexplained": _largest_unexplained,
-    "timeline": _timeline_beside_ledger,
-    "lowest_peak": lambda run: figure(run, 100 * levers(run)["peak_ratio"].min()),
-}

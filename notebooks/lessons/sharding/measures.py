@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from labkit.tables.ledgers import ERRORS, equality
 from labkit.tables.measures import Measured, figure, figure_of, most_per_second, repeats, workers
 from labkit.theory.gpt import flop_per_token, gpt
 from lessons.sharding import tables
@@ -23,7 +21,7 @@ def _flop_per_token(run: Run) -> float:
     return flop_per_token(parameters, plan.layers, plan.hidden, plan.sequence)
 
 
-def _tokens(run: Run) -> Measured | None:
+def tokens(run: Run) -> Measured | None:
     rows = run.rows
     rung = rows[rows["knob"] == _RUNG]
     if rung.empty or not run.plan.of_the_report:
@@ -35,7 +33,7 @@ def _tokens(run: Run) -> Measured | None:
     return time and time.rate(1e3 * batch * run.plan.sequence, limit)
 
 
-def _efficiency(run: Run) -> Measured | None:
+def efficiency(run: Run) -> Measured | None:
     if not run.plan.of_the_report:
         return None
     shared = {"load": "large", "ranks": run.plan.gpus}
@@ -45,7 +43,7 @@ def _efficiency(run: Run) -> Measured | None:
     return Measured.of([100 * alone.value / step for step in steps] if alone else [], setting, 100)
 
 
-def _over_published(run: Run, in_float8: bool) -> Measured | None:
+def over_published(run: Run, in_float8: bool) -> Measured | None:
     """Return how many times the published rate the fastest rung reaches; None of another model than the report's."""
     if not run.plan.of_the_report:
         return None
@@ -54,38 +52,6 @@ def _over_published(run: Run, in_float8: bool) -> Measured | None:
     return figure_of(run, rungs, "tokens_per_s", 1 / PUBLISHED)
 
 
-def _kept(run: Run, strategy: str) -> Measured | None:
-    """Return which part of one GPU's rate each GPU keeps with the large batch."""
-    knobs = {"ranks": run.plan.gpus, "load": "large", "strategy": strategy}
-    return figure_of(run, tables.strategies(run), "efficiency", **knobs)
-
-
-def _unexplained_batch(run: Run) -> Measured:
+def unexplained_batch(run: Run) -> Measured:
     table = tables.batches(run).dropna(subset=["peak_mib"])
     return figure(run, 100 * (1 - table["predicted_mib"] / table["peak_mib"]).abs().max())
-
-
-def _error(run: Run) -> Measured | None:
-    table = equality(run)
-    return None if table.empty else figure(run, 1e6 * table[ERRORS].max(axis=None))
-
-
-def _apart(run: Run, strategy: str) -> Measured | None:
-    """Return by how many points the methods differ in the share of hidden communication."""
-    return figure_of(run, tables.overlap(run), "apart_points", strategy=strategy)
-
-
-FIGURES = {
-    "tokens": _tokens,
-    "efficiency": _efficiency,
-    "over_published": partial(_over_published, in_float8=False),
-    "float8_over_published": partial(_over_published, in_float8=True),
-    "ddp_kept": partial(_kept, strategy="ddp"),
-    "fsdp_kept": partial(_kept, strategy="fsdp_full"),
-    "unexplained_batch": _unexplained_batch,
-    "unexplained": lambda run: figure(run, 100 * tables.memory(run)["unexplained_share"].abs().max()),
-    "error": _error,
-    "ddp_apart": partial(_apart, strategy="ddp"),
-    "fsdp_full_apart": partial(_apart, strategy="fsdp_full"),
-    "fsdp_grad_apart": partial(_apart, strategy="fsdp_grad"),
-}

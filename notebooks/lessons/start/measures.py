@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.engine.run import half_spread
@@ -19,28 +18,18 @@ def card_plans() -> list[LaunchCost]:
     return [LaunchCost(pairs=5 if LaunchCost.on_gpus() else 4, ways=("launch",))]
 
 
-def _seconds(run: Run, column: str, way: str = "launch") -> Measured | None:
+def seconds(run: Run, column: str, way: str = "launch") -> Measured | None:
     return Measured.of(repeats(run, column, way=way), f"{workers(run)} that import BERT")
 
 
-def _beside(run: Run, column: str, way: str, other: str) -> Measured | None:
+def beside(run: Run, column: str, way: str, other: str) -> Measured | None:
     """Return the time of one way divided by another's: the median over pairs, measured back to back.
 
     A sweep is divided by as many launches as it has points. None where the run lacks one of the two.
     """
     if not {way, other} <= {*run.plan.ways}:
         return None
-    seconds = pairs(run, column)
-    ratios = seconds[way] / seconds[other] / (run.plan.sweep_points if way == "sweep" else 1)
+    table = pairs(run, column)
+    ratios = table[way] / table[other] / (run.plan.sweep_points if way == "sweep" else 1)
     middle, spread = float(ratios.median()), half_spread(ratios)
     return Measured(middle, middle - spread, middle + spread, len(ratios), workers(run))
-
-
-FIGURES = {
-    "startup": partial(_seconds, column="startup_seconds"),
-    "first_row": partial(_seconds, column="first_row_seconds"),
-    "over_torchrun": partial(_beside, column="seconds", way="launch", other="torchrun"),
-    "first_row_over_torchrun": partial(_beside, column="first_row_seconds", way="launch", other="torchrun"),
-    "first_startup": partial(_seconds, column="startup_seconds", way="first"),
-    "sweep_over_launches": partial(_beside, column="startup_seconds", way="sweep", other="launch"),
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from labkit.node.limits import ring_bus_limit_gb_per_s
@@ -37,54 +36,46 @@ def _pinned(run: Run, direction: str, together: bool) -> pd.DataFrame:
     return rows[rows["numa"] == rows["rank"].map(nearest)]
 
 
-def _host_link(run: Run, direction: str) -> Measured | None:
+def host_link(run: Run, direction: str) -> Measured | None:
     """Return the rate of the slowest GPU's link with the host, used alone."""
     rows, limits = _pinned(run, direction, False), run.datasheet
     return of_each(run, rows, "gb_per_s", ["rank"], f"{run.plan.mib} MiB", limits and limits.pcie_gb_per_s)
 
 
-def _all_host_links(run: Run) -> Measured | None:
+def all_host_links(run: Run) -> Measured | None:
     limits = run.datasheet
     sums = _pinned(run, "host_to_gpu", True).groupby("iteration")["gb_per_s"].sum()
     limit = run.plan.gpus * limits.pcie_gb_per_s if limits and limits.pcie_gb_per_s else None
     return Measured.of(sums, f"{run.plan.mib} MiB, {workers(run)}", limit)
 
 
-def _pair(run: Run, which: str) -> Measured | None:
+def pair(run: Run, which: str) -> Measured | None:
     """Return the rate of the slowest ("min") or the fastest ("max") pair of different GPUs."""
     rows = _rows(run, "gpu_to_gpu")
     pairs, limit = rows[rows["source"] != rows["target"]], ring_bus_limit_gb_per_s(run.datasheet)
     return of_each(run, pairs, "gb_per_s", ["source", "target"], on_one(run, f"{run.plan.mib} MiB"), limit, which)
 
 
-def _share_of_links(run: Run) -> Measured | None:
+def pairs_apart(run: Run) -> Measured | None:
+    return ratio(pair(run, "max"), pair(run, "min"))
+
+
+def share_of_links(run: Run) -> Measured | None:
     """Return which share of its NVLinks' rate, the driver's, the slowest pair reaches; None of copies too small."""
     if run.plan.size == "small":
         return None
     limits = run.datasheet
     limit = [limits.nvlink_gb_per_s] if limits and limits.nvlink_gb_per_s else []
-    return ratio(_pair(run, "min"), Measured.of(limit, ""))
+    return ratio(pair(run, "min"), Measured.of(limit, ""))
 
 
-def _within_a_gpu(run: Run) -> Measured | None:
+def within_a_gpu(run: Run) -> Measured | None:
     rows, limits = _rows(run, "gpu_to_gpu"), run.datasheet
     copies = rows[rows["source"] == rows["target"]]
     limit = limits.hbm_gb_per_s / 2 if limits and limits.hbm_gb_per_s else None  # a copy reads and writes
     return of_each(run, copies, "gb_per_s", ["source"], on_one(run, f"{run.plan.mib} MiB"), limit)
 
 
-def _impossible(run: Run) -> Measured:
+def impossible(run: Run) -> Measured:
     """Return how many copies are faster than a datasheet allows."""
     return figure(run, (copies(run)["verdict"] == "impossible").sum())
-
-
-FIGURES = {
-    "host_to_gpu": partial(_host_link, direction="host_to_gpu"),
-    "gpu_to_host": partial(_host_link, direction="gpu_to_host"),
-    "all_host_links": _all_host_links,
-    "slowest_pair": partial(_pair, which="min"),
-    "within_a_gpu": _within_a_gpu,
-    "pairs_apart": lambda run: ratio(_pair(run, "max"), _pair(run, "min")),
-    "share_of_links": _share_of_links,
-    "impossible": _impossible,
-}

@@ -5,8 +5,8 @@ from fits import FREE_GB, show_gpu, size_taken
 
 from labkit.engine.plan import CONTEXT_BYTES
 from labkit.engine.recordings import replay
+from labkit.tables.goals import scorecard_of
 from labkit.theory.sizes import GIB
-from lessons.broadcast.measures import FIGURES
 from lessons.broadcast.plan import Sweep, Trial
 
 SIZES = ("full", "full", "full", "full", "2048 MiB", "512 MiB")
@@ -33,6 +33,6 @@ def test_a_middle_size_divides_among_the_gpus(monkeypatch):
 
 def test_another_size_has_no_goal():
     run = replay("h200x2/broadcast/sweep")
-    assert FIGURES["scatter_over_links"](run)
+    assert len(scorecard_of(run)) == 1
     run.plan._hold({"size": "middle"})
-    assert FIGURES["scatter_over_links"](run) is None
+    assert scorecard_of(run).empty

@@ -10,9 +10,9 @@ from labkit.engine.errors import PlanError
 from labkit.engine.recordings import replay
 from labkit.engine.run import Run
 from labkit.repository import RECORDED
+from labkit.tables.goals import scorecard_of
 from labkit.theory.sizes import MIB
 from lessons import ddp_fsdp as lab
-from lessons.ddp_fsdp.measures import FIGURES
 from lessons.ddp_fsdp.plan import AsReported, Knobs, Layers, Strategies, Trial, Zero
 
 WITH_PEAKS = ("h200x2/strategies", "h200x4/strategies", "h200x2/knobs", "h200x4/knobs", "h200x2/asreported")
@@ -98,5 +98,5 @@ def test_a_middle_run_is_beside_the_recorded_one_and_named_so(middle):
 
 
 def test_a_middle_ladder_has_no_goal(middle):
-    assert FIGURES["fastest"](replay("h200x2/ddp_fsdp/knobs"))
-    assert FIGURES["fastest"](middle("knobs")) is None
+    assert len(scorecard_of(replay("h200x2/ddp_fsdp/knobs"))) == 1
+    assert scorecard_of(middle("knobs")).empty

@@ -4,9 +4,9 @@ import pytest
 from fits import FREE_GB, show_gpu, size_taken
 
 from labkit.engine.recordings import replay
+from labkit.tables.goals import scorecard_of
 from labkit.theory.sizes import MIB
 from lessons import pipeline as lab
-from lessons.pipeline.measures import FIGURES
 from lessons.pipeline.plan import AsReported, Gpus, MicroBatches, Schedules, Splits, Trial
 
 WITH_PEAKS = ("h200x2/asreported", "h200x2/kept", "h200x2/microbatches2")
@@ -59,8 +59,10 @@ def test_a_smaller_batch_has_no_more_micro_batches_than_samples(monkeypatch):
 
 def test_a_middle_run_is_named_so_and_has_no_goal():
     run = replay("h200x2/pipeline/microbatches2")
-    run.plan._hold({"size": "middle", "ranks": 0})
+    run.plan._hold({"ranks": 0})
+    assert len(scorecard_of(run)) == 2
+    run.plan._hold({"size": "middle"})
     table = lab.throughput(run)
     titles = [ax.get_title(loc=loc) for ax in lab.micro_batch_curve(table, table).axes for loc in ("left", "center")]
     assert any("middle size" in title for title in titles)
-    assert FIGURES["best_count"](run) is None
+    assert scorecard_of(run).empty

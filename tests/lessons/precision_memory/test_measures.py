@@ -20,7 +20,6 @@ def test_recorded_runs_reach_every_goal(runs):
 
 
 def test_a_peak_that_is_not_explained_is_a_miss(runs, monkeypatch):
-    explained = precision_memory.memory(runs["memory"])
-    wrong = explained.assign(unexplained_share=-0.2)
-    monkeypatch.setattr("lessons.precision_memory.measures.memory", lambda _: wrong)
+    wrong = "lessons.precision_memory.tables.with_unexplained"
+    monkeypatch.setattr(wrong, lambda table: table.assign(unexplained_share=-0.2))
     assert scorecard_of(runs["memory"])["met"].to_list() == [False]

@@ -139,7 +139,6 @@ def symptoms(run: Run) -> pd.DataFrame:
     rows = run.rows_with(["claimed_ms", *ERRORS])
     rows = rows[~rows["warm_up"].astype(bool)].copy()
     rows["clock_share"] = rows["claimed_ms"] / rows["step_ms"]
-    slowest = rows.groupby(["variant", "iteration"], sort=False)["step_ms"].max()
     held = rows.groupby(["variant", "rank"], sort=False)["parameters"].first().groupby("variant", sort=False).sum()
     grouped = rows.groupby("variant", sort=False)
     table = grouped.agg(
@@ -149,7 +148,7 @@ def symptoms(run: Run) -> pd.DataFrame:
         lost_parameters=("all_parameters", "first"),
         micro_batches=("micro_batches", "first"),
     )
-    table.insert(0, "step_ms", slowest.groupby("variant", sort=False).median())
+    table.insert(0, "step_ms", run.medians(["variant"], "step_ms").set_index("variant")["step_ms"])
     table.insert(2, "clock_share", grouped["clock_share"].min())
     table["lost_parameters"] -= held
     times = ["step_ms", "claimed_ms"]

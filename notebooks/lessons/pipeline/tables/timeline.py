@@ -179,8 +179,9 @@ def predictions(run: Run) -> pd.DataFrame:
     median stage, transfer and update times of the traced steps; `residual` simulated over measured, minus one, and
     `spread_residual` what step_ms's spread makes of it. Bubbles are shares of the ranks' time between the first F and
     the last B: bubble_formula for equal stages, bubble_stages simulated with measured stage times and no transfers,
-    bubble_transfers with them, bubble_simulated also with the queue of torch's receives, and bubble_measured.
-    in_flight and in_flight_simulated: most micro-batches (stages' worth) kept on rank 0.
+    bubble_transfers with them, bubble_simulated also with the queue of torch's receives, and bubble_measured;
+    bubble_off_points is simulated less measured, in percent. in_flight and in_flight_simulated: most micro-batches
+    (stages' worth) kept on rank 0.
     """
     names, rows = setting_knobs(run), []
     measured = throughput(run).set_index(names)
@@ -197,6 +198,7 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
     times, chunks = times_of(steps), len(layers_of(setting["split"])) // setting["ranks"]
     spans = simulated(setting, times, queue_for(run, setting["schedule"]))
     simulated_ms, step_ms = step_time(spans), measured["step_ms"]
+    bubble_simulated, bubble_measured = bubble(spans), sum(map(bubble, steps)) / len(steps)
     return {
         "step_ms": step_ms,
         "logged_ms": sum(map(step_time, steps)) / len(steps),
@@ -208,8 +210,9 @@ def _prediction(run: Run, setting: dict[str, Any], measured: pd.Series) -> dict[
         ),
         "bubble_stages": bubble(simulated(setting, replace(times, transfer=0.0))),
         "bubble_transfers": bubble(simulated(setting, times)),
-        "bubble_simulated": bubble(spans),
-        "bubble_measured": sum(map(bubble, steps)) / len(steps),
+        "bubble_simulated": bubble_simulated,
+        "bubble_measured": bubble_measured,
+        "bubble_off_points": 100 * (bubble_simulated - bubble_measured),
         "in_flight": max(in_flight(spans)[0] for spans in steps),
         "in_flight_simulated": in_flight(spans)[0],
     }
