@@ -3,6 +3,7 @@
 settings.py     a worker before a point and after it: groups, threads, precision, memory
 clocks.py       when each step ran, on one clock
 trainer.py      one training step, whatever the strategy
+stepping.py     a model that trains on random tokens: its times, what it holds and sends
 strategies.py   replicate or shard: what each does to a model before the first step
 equality.py     training under a strategy beside one process
 collectives.py  what a step sends, counted while it happens
