@@ -33,6 +33,7 @@ TWO_OR_MORE = {
     "11_optimizer_sharding",
     "14_beyond_the_node",
     "15_fsdp_from_scratch",
+    "16_tensor_parallel",
 }
 WITHOUT_LAUNCH = "12_accounting"
 

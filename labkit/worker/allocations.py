@@ -42,9 +42,9 @@ class CountedMemory(TorchDispatchMode):
     def __enter__(self) -> CountedMemory:
         self._resize, counted = torch.UntypedStorage.resize_, self
 
-        def resize_(storage: torch.UntypedStorage, size: int) -> None:
-            counted._resize(storage, size)
-            counted._resized(storage)
+        def resize_(self: torch.UntypedStorage, size: int) -> None:
+            counted._resize(self, size)
+            counted._resized(self)
 
         torch.UntypedStorage.resize_ = resize_
         return super().__enter__()

@@ -217,6 +217,14 @@ WRONG = {
         ("(rank - step) % ranks", "rank - step if step <= rank else rank - step + ranks"),
         ("    send =", "    ranks = min(ranks, 4)\n    send ="),
     ],
+    "tensor_parallel.local_part": [
+        ("    rows, columns =", "    ranks = min(ranks, 4)\n    rows, columns ="),
+        ("    rows, columns =", "    rank = min(rank, 2)\n    rows, columns ="),
+        ('"gate", "up", ', '"gate", '),
+        ('"value", "gate"', '"gate"'),
+        ('("out", "down")', '("out",)'),
+        ('"embedding", "head"', '"head"'),
+    ],
     "fsdp_from_scratch.whole_bytes": [
         ("size + -size % ranks", "size + size % 2"),
         ("size + -size % ranks", "size + ranks - size % ranks"),

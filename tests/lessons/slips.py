@@ -125,6 +125,13 @@ SLIPS = {
         ("(send - 1) % ranks", "send", "mismatch"),
         ("(rank - step) % ranks", "rank - step", "range"),
     ],
+    "tensor_parallel.local_part": [
+        ('("query", "key", "value", "gate", "up", "embedding", "head")', '("out", "down")', "transposed"),
+        ('elif layer in ("out", "down")', "elif False", "whole"),
+        ("rows = [rank * outputs // ranks, ", "rows = [0, ", "wrong"),
+        (', "embedding", "head")', ")", "words_whole"),
+        ("(rank + 1) * outputs // ranks", "outputs // ranks", "sizes"),
+    ],
     "fsdp_from_scratch.whole_bytes": [
         ("[size + -size % ranks for size in sizes]", "sizes", "unpadded"),
         ("number + prefetch + 1", "number + 1", "no_prefetch"),

@@ -34,6 +34,7 @@ MEASURED = {
     *(f"broadcast.{name}" for name in ("pipelined", "scatter_all_gather")),
     *(f"ddp_from_scratch.{name}" for name in ("exchange", "ready")),
     *(f"fsdp_from_scratch.{name}" for name in ("backward", "clip")),
+    *(f"tensor_parallel.{name}" for name in ("row", "parallel_loss")),
     *(f"optimizer_sharding.{name}" for name in ("momentum_step", "update_all")),
     "precision_memory.run_blocks",
 }

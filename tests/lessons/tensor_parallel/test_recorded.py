@@ -1,0 +1,96 @@
+"""Lab 16's tables, charts, theory and verdicts of the recorded runs, and of small ones made here."""
+
+import pytest
+from figures import checked
+
+from labkit.engine.errors import PlanError
+from labkit.engine.recordings import replay
+from labkit.launching import launch
+from lessons import tensor_parallel as tp
+from lessons.tensor_parallel.exercises import verdict_of
+from lessons.tensor_parallel.explorer import picture
+from lessons.tensor_parallel.plan import CASES
+from lessons.tensor_parallel.theory import held_elements, local_part, step_s, width_to_pay
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: replay(path) for name, path in tp.RECORDED.items()}
+
+
+def test_the_width_that_pays_grows_with_the_gpus_and_not_with_the_tokens():
+    assert width_to_pay(400e12, 200e9, 8) == pytest.approx(16 * 7 / 87 * 2000)
+    assert width_to_pay(400e12, 25e9, 8) == pytest.approx(8 * width_to_pay(400e12, 200e9, 8))
+    rates = {"flop_per_s": 400e12, "tensor_bytes_per_s": 200e9, "data_bytes_per_s": 25e9}
+    width, layers = 2575, 10
+    for tokens in (1000, 50_000):
+        computing, inside, _ = step_s(layers * 14.5 * width**2, layers, width, tokens, 8, 1, **rates)
+        assert inside == pytest.approx(computing, rel=0.01)
+
+
+def test_the_parts_of_all_ranks_are_the_whole_weight():
+    for layer in ("query", "down", "embedding"):
+        parts = [local_part(layer, 24, 48, 4, rank) for rank in range(4)]
+        assert sum((rows[1] - rows[0]) * (rows[3] - rows[2]) for rows in parts) == 24 * 48
+    assert local_part("norm", 24, 1, 4, 3) == [0, 24, 0, 1]
+    assert held_elements(8, 16, 1, 32, 2) == (2 * 32 * 8 + 4 * 64 + 3 * 128) // 2 + 24
+
+
+def test_weights_calls_and_bytes_are_the_formula_s_on_two_gpus(recorded):
+    table = tp.ledgers(recorded["steps"]).set_index("strategy")
+    assert table["equal"].all() and len(table) == 2
+    assert (table["activations, MiB"] / table["of them by formula"]).between(1, 1.08).all()
+    links = table["through the link, MiB"]
+    assert links.iloc[0] == pytest.approx(links.iloc[1], rel=1e-3), "positions are split, and not a byte more is sent"
+    assert tp.as_formula(tp.ledgers(recorded["steps"])).data.startswith("✔")
+
+
+def test_sending_is_a_smaller_share_of_wider_layers(recorded):
+    table = tp.widths(recorded["widths"])
+    shares = table[table["strategy"] == "tensor"].set_index("hidden")["longer_share"]
+    assert shares.is_monotonic_decreasing and 0.15 < shares[1024] < 0.22 and shares[8192] < 0.08
+    assert table.attrs["pays_from"] == pytest.approx(214, abs=2)
+    assert "7.2 %" in tp.from_which_width(table).data
+
+
+def test_split_layers_are_as_fast_as_torch_s(recorded):
+    table = tp.steps(recorded["steps"]).set_index("strategy")
+    assert table.loc["tensor", "over_torch"] + table.loc["tensor", "spread_over_torch"] < 1
+    assert table.loc["tensor", "tokens_per_s"] > 1.1 * table.loc["ddp", "tokens_per_s"]
+
+
+def test_symptoms_are_told_apart(recorded):
+    table = tp.symptoms(recorded["suspects"])
+    assert [[*verdict_of(row).faults] for row in table.to_dict("records")] == [[name] for name in table["variant"]]
+    assert not verdict_of({"variant": "right", "first_error": 1e-7, "weight_error": 1e-7, "same_mask": 1.0}).faults
+
+
+def test_charts_of_recorded_and_of_small_runs(recorded):
+    steps = launch(tp.Steps.small(repeats=2), progress=False)
+    checked(tp.steps_chart(tp.steps(steps), tp.steps(recorded["steps"])))
+    assert tp.ledgers(steps)["equal"].all()
+    assert "say nothing about GPUs" in tp.which_is_fastest(tp.steps(steps), tp.steps(recorded["steps"])).data
+    widths = launch(tp.Widths.small(repeats=2, widths=(48, 96)), progress=False)
+    checked(tp.widths_chart(tp.widths(widths), tp.widths(recorded["widths"])))
+    checked(tp.split_chart(), drawing=True)
+    checked(tp.shares_chart(*(tp.shares(tflop_per_s=400, gb_per_s=rate) for rate in (200, 25))))
+    said = tp.in_one_minute({"steps": steps, "widths": widths, "equality": recorded["equality"]}, recorded).data
+    assert "not measured" not in said and "8 of 8" in said
+
+
+@pytest.mark.parametrize("gpus", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
+def test_every_case_is_right(gpus):
+    table = tp.cases(launch(tp.Equality.small(gpus=gpus), progress=False))
+    assert [*table["case"]] == [*CASES] and table["right"].all(), table
+
+
+def test_heads_that_do_not_divide_are_refused_in_one_sentence():
+    with pytest.raises(PlanError, match="heads=12 does not divide among 5 ranks: take gpus=4"):
+        tp.Steps.small(gpus=5)
+
+
+def test_the_explorer_splits_layers_inside_the_node():
+    knobs = {"width": 8192, "layers": 80, "gpus": 32, "tflop_per_s": 400, "gb_per_s": 200, "node_gb_per_s": 25}
+    assert "layers over 8 GPUs" in picture(tokens=512, **knobs)
+    assert "layers over 1 GPUs" in picture(tokens=8192, **knobs | {"gpus": 8})
+    assert tp.explore().children
