@@ -31,7 +31,7 @@ from labkit.course.syntax import MAGIC, answer_cell, refused_answer
 
 OPEN_STEP = re.compile(r"^[ \t]*\.\.\.[ \t\r]*(#.*)?$", re.MULTILINE)  # of text: some code crashes Python's parser
 MOST_CHARACTERS = 2 * 2**20  # of an answer
-MOST_FILES = 200  # that may hold answers, of a student: 15 notebooks, each in a few copies
+MOST_FILES = 200  # that may hold answers, of a student: 17 notebooks, each in a few copies
 MOST_TOLD = 10  # of a kind, that are told by name
 MOST_PROBLEMS = 50  # of a student
 
