@@ -61,7 +61,7 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
             ledgers.memory_layers(ax, table, scale, names)
             way = f"released, {fact(table, 'prefetch')} ahead" if fact(table, "release") else "kept whole"
             ax.set(title=f"{where(table)}:\n{way}", xlabel="ms")
-        top = max(table["reserved_mib"].max() for table in tables) / scale
+        top = max(table[["reserved_mib", "allocated_mib"]].max(axis=None) for table in tables) / scale
         axes[0].set_ylabel(unit)
         axes[0].set_ylim(0, 1.2 * top)  # the phases' names stand above the line of what is reserved
     canvas.shared_legend(figure, list(grid.flat), columns=5)

@@ -217,7 +217,7 @@ def _tokens(runs: Mapping[str, Run]) -> str | None:
     if fact(table, "on_cpu"):
         return NOT_COMPARED
     hidden = first_hidden(table)
-    return f"hidden from {units.count(hidden)} tokens on" if hidden == hidden else "not hidden by any batch"
+    return f"from {units.count(hidden)} tokens on at most 5 % longer" if hidden == hidden else "not hidden by any batch"
 
 
 def _ahead(runs: Mapping[str, Run]) -> str | None:
