@@ -248,14 +248,14 @@ _CODES = with_bugs(
         "padding_counts": [("gradients = zeros(", "gradients = empty(")],
     },
 )
-_SEEN = 1e-3  # relative
+_SEEN, _ROUNDING = 1e-3, 1e-5  # relative
 
 
 def verdict_of(row: dict) -> Verdict:
     """Return the verdict on one variant's symptoms, with a sentence per fault."""
     faults: dict[str, str] = {}
     length, weights = row["norm_error"], row["weight_error"]
-    if length > _SEEN >= weights:
+    if length > _SEEN and weights < _ROUNDING:
         said = (
             f"the gradients' length is {units.percent(length)} off, and the weights are right: clipping hides a factor"
         )
