@@ -137,6 +137,7 @@ SLIPS = {
         ("number + prefetch + 1", "number + 1", "no_prefetch"),
         ("2 * gathered", "4 * gathered", "all_float32"),
         ("4 * shards + ", "", "no_shards"),
+        ("4 * shards", "4 * (sum(padded) - gathered) // ranks", "no_shard_beside"),
         ("padded[number : number + prefetch + 1]", "padded", "all_whole"),
         ("[number : number +", "[max(0, number - prefetch) : number +", "both_sides"),
         ("4 * shards", "2 * shards", "wrong"),

@@ -29,7 +29,7 @@ def whole_chart(count: int, prefetch: int = 1) -> Figure:
     figure, ax = canvas.canvas(height=3.2)
     ways = {
         "kept whole until backward": (held_over_time(count, 1, 0, release=False), canvas.SERIES[3]),
-        "released at once": (held_over_time(count, 1, 0), canvas.SERIES[0]),
+        "released immediately": (held_over_time(count, 1, 0), canvas.SERIES[0]),
         f"released, and {prefetch} gathered ahead": (held_over_time(count, 1, prefetch), canvas.COMMUNICATE),
     }
     for name, (held, color) in ways.items():
@@ -61,7 +61,9 @@ def timeline_chart(*runs: Sequence[pd.DataFrame]) -> Figure:
             ledgers.memory_layers(ax, table, scale, names)
             way = f"released, {fact(table, 'prefetch')} ahead" if fact(table, "release") else "kept whole"
             ax.set(title=f"{where(table)}:\n{way}", xlabel="ms")
+        top = max(table[["reserved_mib", "allocated_mib"]].max(axis=None) for table in tables) / scale
         axes[0].set_ylabel(unit)
+        axes[0].set_ylim(0, 1.2 * top)  # the phases' names stand above the line of what is reserved
     canvas.shared_legend(figure, list(grid.flat), columns=5)
     return canvas.finish(figure, sources(*(tables[0] for tables in runs)))
 
@@ -94,7 +96,7 @@ def steps_chart(*tables: pd.DataFrame, precision: str = "bfloat16") -> Figure:
         ledgers.held_bars(right, [*places], {item: table[item] / scale for item in ITEMS if table[item].any()})
         ledgers.peak_marks(right, [*places], table["peak"] / scale)
         right.grid(axis="x")
-        right.set(title="Memory of a rank, by formula", xlabel=f"most at once, {unit}")
+        right.set(title="Memory of a rank, by formula", xlabel=f"peak, {unit}")
     canvas.shared_legend(figure, list(grid.flat), columns=4)
     return canvas.finish(figure, f"{precision} · {sources(*shown)}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -35,16 +35,44 @@ def what_stages_save(table: pd.DataFrame) -> Markdown:
 
 def all_right(cases: pd.DataFrame) -> Markdown:
     """Say whether the classes train as one process does in every case; takes `cases`."""
-    shown = cases.assign(**{name: cases[name].map("{:.0e}".format) for name in (*tables._ERRORS, "tolerance")})
+    shown = cases.assign(
+        **{name: cases[name].map("{:.0e}".format).replace("0e+00", "0") for name in (*tables._ERRORS, "tolerance")}
+    )
     shown["right"] = shown["right"].map({True: "✔", False: "✘"})
+    shown.insert(1, "what it is", shown["case"].map(_CASES))
+    shown = shown.rename(columns=_ERROR_NAMES)
     wrong = cases.loc[~cases["right"].astype(bool), "case"]
     if len(wrong):
         return verdict(f"✘ **Not as one process: {listed(wrong)}.**", shown, summary="Every case")
     return verdict(
-        f"✔ **Losses, lengths and weights are those of one process, in all {len(cases)} cases.**",
+        f"✔ **Losses, gradients' lengths and weights are those of one process, in all {len(cases)} cases.**",
         shown,
         summary="Every case",
     )
+
+
+_ERROR_NAMES = {
+    "loss_error": "loss off by",
+    "norm_error": "gradients' length off by",
+    "weight_error": "weights off by",
+    "held_bytes": "bytes left whole",
+}
+_CASES = {
+    "plain": "units that do not divide among the ranks",
+    "tied": "embedding and head share a weight",
+    "frozen": "some weights of a unit are frozen",
+    "frozen_embedding": "the first unit's inputs need no gradient",
+    "twice": "units are used twice in a step",
+    "without_weights": "a unit has no weights",
+    "unused": "a unit is not used",
+    "checkpointed": "activation checkpointing",
+    "accumulation": "two backwards, each sends",
+    "no_sync": "two backwards, only the last one sends",
+    "two_backwards": "two forwards, then two backwards",
+    "kept_whole": "weights stay from forward to backward",
+    "far_ahead": "two units gathered ahead",
+    "bfloat16": "gathered and computed in bfloat16",
+}
 
 
 def as_formula(table: pd.DataFrame) -> Markdown:
@@ -59,7 +87,8 @@ def as_formula(table: pd.DataFrame) -> Markdown:
             "✔ **Every call, every byte sent and every byte held is the formula's**: for torch's classes as for ours."
         )
     )
-    return verdict(sentence, shown[columns].round(2), summary="Every setting")
+    shown = shown[columns].rename(columns={"held_mib": "held, MiB", "held_by_formula": "held by formula, MiB"})
+    return verdict(sentence, shown.round(2), summary="Every setting")
 
 
 def what_release_saves(*runs: pd.DataFrame) -> Markdown:
@@ -71,25 +100,34 @@ def what_release_saves(*runs: pd.DataFrame) -> Markdown:
         kept, released, far = rows.loc[False, 0], rows.loc[True, 0], rows.loc[True, ahead]
         said = f"releasing units saves {units.percent(1 - released / kept)} of the peak; {ahead} units ahead cost"
         sentences.append(f"{where(table)}: **{said} {units.percent(far / released - 1)}.**")
-    return verdict(
-        sentences[0], pd.concat(runs, keys=[where(table) for table in runs], names=["run"]).reset_index("run")
-    )
+    return verdict(sentences[0], _stacked(runs, _shown_peaks))
+
+
+def _shown_peaks(table: pd.DataFrame) -> pd.DataFrame:
+    way = table["release"].map({True: "released", False: "kept whole"})
+    return pd.DataFrame({"weights": way, "units ahead": table["prefetch"], "peak, GB": table["peak_gb"]})
+
+
+def _stacked(runs: Sequence[pd.DataFrame], shown: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
+    """Return what is shown of each run, one below the other, with a column that says whose it is.
+
+    A replay of the recorded run is the recorded run: it stands there once.
+    """
+    once = {(where(table), fact(table, "source")): shown(table) for table in runs}
+    return pd.concat([*once.values()], keys=[place for place, _ in once], names=["run"]).reset_index("run")
 
 
 def what_units_cost(*runs: pd.DataFrame) -> Markdown:
     """Say which units are fastest, and how ours compares with torch's; takes `steps`, this run first."""
     judged = runs[-1] if fact(runs[0], "on_cpu") else runs[0]
     tail = f" {CPU_TIMES}" if fact(runs[0], "on_cpu") else ""
-    shown = pd.concat([_shown(table) for table in runs], keys=[where(table) for table in runs], names=["run"])
-    return verdict(
-        f"{where(judged).split(',')[0]}: {_said_of_units(judged)}{tail}",
-        shown.reset_index("run"),
-        summary="Every setting",
-    )
+    sentence = f"{where(judged).split(',')[0]}: {_said_of_units(judged)}{tail}"
+    return verdict(sentence, _stacked(runs, _shown), summary="Every setting")
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
     columns = {"step_ms": "step, ms", "spread_step_ms": "± ms", "longer_ms": "longer than nothing sent, ms"}
+    columns |= {"spread_longer_ms": "± longer, ms"}
     columns |= {"over_torch": "× torch's", "peak": "peak, MiB", "predicted": "by formula, MiB"}
     shown = table.assign(setting=[setting_name(row) for row in table.itertuples()])
     return shown[["setting", "precision", *columns]].rename(columns=columns).round(2)
@@ -105,12 +143,14 @@ def _said_of_units(table: pd.DataFrame) -> str:
     pair = (layer["step_ms"], block["step_ms"], layer["spread_step_ms"], block["spread_step_ms"])
     if resolved(*pair):
         times = units.times(pair[0] / pair[1])
-        said = f"**each matrix as a unit takes {times} as long as each block**: more calls, and each has its latency."
+        said = f"**each matrix as a unit takes {times} as long as each block**: more calls, and each costs time."
     else:
         said = "**matrices and blocks as units cannot be told apart.**"
     if pd.notna(ratio := block["over_torch"]):
         same = abs(ratio - 1) <= block["spread_over_torch"]
-        said += f" With blocks, ours {'is as fast as' if same else f'takes {units.times(ratio)} the time of'} torch's."
+        said += (
+            f" With blocks, ours {'is as fast as' if same else f'takes {units.times(ratio)} the time of'} fully_shard."
+        )
     return said
 
 
@@ -118,17 +158,16 @@ def from_how_many_tokens(*runs: pd.DataFrame) -> Markdown:
     """Say from how many tokens on a step is no longer than with nothing sent; takes `batches`, this run first."""
     judged = runs[-1] if fact(runs[0], "on_cpu") else runs[0]
     tail = f" {CPU_TIMES}" if fact(runs[0], "on_cpu") else ""
-    columns = {"tokens": "tokens", "gradients_ms": "gradients, ms", "spread_gradients_ms": "± ms"}
-    columns |= {"longer_share": "longer, %"}
-    parts = [
-        table.assign(strategy=table["strategy"].map(STRATEGIES), longer_share=100 * table["longer_share"])
-        for table in runs
-    ]
-    shown = pd.concat(
-        [part[["strategy", *columns]] for part in parts], keys=[where(table) for table in runs], names=["run"]
-    )
-    shown = shown.reset_index("run").rename(columns=columns).round(1)
-    return verdict(f"{where(judged).split(',')[0]}: {_said_of_tokens(judged)}{tail}", shown, summary="Every batch")
+    sentence = f"{where(judged).split(',')[0]}: {_said_of_tokens(judged)}{tail}"
+    return verdict(sentence, _stacked(runs, _shown_batches), summary="Every batch")
+
+
+def _shown_batches(table: pd.DataFrame) -> pd.DataFrame:
+    columns = {"tokens": "tokens", "gradients_ms": "forward and backward, ms", "spread_gradients_ms": "± ms"}
+    columns |= {"longer_share": "longer, %", "spread_longer_share": "± longer, %"}
+    percents = {name: 100 * table[name] for name in columns if name.endswith("share")}
+    shown = table.assign(strategy=table["strategy"].map(STRATEGIES), **percents)
+    return shown[["strategy", *columns]].rename(columns=columns).round(1)
 
 
 def first_hidden(table: pd.DataFrame) -> float:
@@ -153,7 +192,7 @@ def _said_of_tokens(table: pd.DataFrame) -> str:
         return f"**sending costs no time beyond noise, even with {units.count(least['tokens'])} tokens.**"
     if hidden != hidden:
         return f"**{said}; no batch of this run hides it.**"
-    return f"**{said}; from {units.count(hidden)} tokens on it is hidden**, but for a twentieth at most."
+    return f"**{said}; from {units.count(hidden)} tokens on, it adds at most a twentieth.**"
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:
@@ -178,7 +217,7 @@ def _tokens(runs: Mapping[str, Run]) -> str | None:
     if fact(table, "on_cpu"):
         return NOT_COMPARED
     hidden = first_hidden(table)
-    return f"hidden from {units.count(hidden)} tokens on" if hidden == hidden else "not hidden by any batch"
+    return f"from {units.count(hidden)} tokens on at most 5 % longer" if hidden == hidden else "not hidden by any batch"
 
 
 def _ahead(runs: Mapping[str, Run]) -> str | None:
@@ -194,7 +233,7 @@ def _ahead(runs: Mapping[str, Run]) -> str | None:
     none, one = rows.loc[0], rows.loc[1]
     if not resolved(none["step_ms"], one["step_ms"], none["spread_step_ms"], one["spread_step_ms"]):
         return "one unit ahead: no gain beyond noise"
-    return f"one unit ahead: {units.times(one['step_ms'] / none['step_ms'])} the step without"
+    return f"one unit ahead: {units.times(one['step_ms'] / none['step_ms'])} the step without ({one['precision']})"
 
 
 def _right(runs: Mapping[str, Run]) -> str:

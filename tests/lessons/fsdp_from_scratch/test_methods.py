@@ -7,6 +7,7 @@ import pytest
 from labkit.course import answers
 from labkit.course.verdict import RIGHT, UNANSWERED, WRONG, Verdict
 from lessons.fsdp_from_scratch.exercises import check
+from lessons.fsdp_from_scratch.judged import judge_backward
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -99,6 +100,16 @@ def test_each_wrong_clip_is_named(old, new, kind):
     assert old in CLIP
     verdict = judged("clip", CLIP.replace(old, new))
     assert kind in verdict.faults and verdict.outcome == WRONG, verdict
+
+
+def test_a_result_that_is_used_too_early_is_one_mistake_and_no_astronomical_number():
+    def told(scale):
+        shared = {"gathered": True, "most_whole": 1, "calls": [[("reduce-scatter", 8)]], "lengths": []}
+        return [shared | {"gradients": [[[1.0 * scale, 2.0], None]]} for _ in range(2)]
+
+    inputs = [(2, "backward", case, 0, 0.5) for case in ("twice", "plain")]
+    verdict = judge_backward([told(1e30)] * 2, inputs, [told(1)] * 2)
+    assert [*verdict.faults] == ["wrong"] and "many times their length" in verdict.faults["wrong"]
 
 
 @pytest.mark.parametrize(("name", "code"), [("backward", BACKWARD), ("clip", CLIP)])

@@ -84,6 +84,12 @@ def test_every_case_is_right_on_two_processes():
     assert [*table["case"]] == [*CASES] and table["right"].all(), table
 
 
+@pytest.mark.parametrize("gpus", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_symptoms_are_told_apart_on_any_number_of_ranks(gpus):
+    table = fsdp.symptoms(launch(fsdp.Trial.small(gpus=gpus, variants=fsdp.suspects()), progress=False))
+    assert [[*verdict_of(row).faults] for row in table.to_dict("records")] == [[name] for name in table["variant"]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", [3, 4])
 def test_every_case_is_right_on_more_processes(gpus):

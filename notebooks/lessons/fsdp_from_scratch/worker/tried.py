@@ -33,7 +33,7 @@ def drive(answer: Any, world: SimpleNamespace, ranks: int, hole: str, case: str,
 
     `gradients`: of each step, each trained shard's numbers, clipped to `most` where the hole is "clip"; `lengths` are
     what it then returned. `calls`: of each step, names and bytes of the collectives of the hole. `gathered`: whether
-    each unit was whole whenever its backward began. `most_whole`: units that were whole at once in backward.
+    each unit was whole whenever its backward began. `most_whole`: units that were whole together in backward.
     """
     classes = yours(answer if isinstance(answer, dict) else {hole: answer})
     seen = SimpleNamespace(gathered=True, most_whole=0, units=[])

@@ -76,7 +76,8 @@ class FlatWeights:
 class FullyShardedUnit(nn.Module):
     """A module whose weights are whole while it computes, in forward and again in backward, and sharded otherwise.
 
-    Weights of a unit inside this one are that unit's. `keeps`: the weights stay whole from forward to backward.
+    Weights of a unit inside this one are that unit's. `keeps`: the weights stay whole from forward to backward. Outputs
+    are tensors, alone or in tuples, lists and dictionaries: backward is not seen to reach other objects.
     """
 
     sharded: FullySharded
@@ -102,12 +103,13 @@ class FullyShardedUnit(nn.Module):
             return self.module(*inputs, **named_inputs)
         self.gather()
         self.sharded.prefetch(self, ahead=1)
+        starts = [*filter(_has_gradient, tree_leaves((inputs, named_inputs)))]
+        for tensor in starts:  # before the module computes: it may change an input in place
+            tensor.register_hook(self.backward_leaves)
         output = self.module(*inputs, **named_inputs)
-        starts, ends = ([*filter(_has_gradient, tree_leaves(each))] for each in ((inputs, named_inputs), output))
+        ends = [each for each in tree_leaves(output) if _has_gradient(each) and all(each is not one for one in starts)]
         for tensor in ends:
             tensor.register_hook(self.backward_reaches)
-        for tensor in starts if ends else ():
-            tensor.register_hook(self.backward_leaves)
         self.awaited += max(1, len(starts)) if ends else 0
         if not (self.keeps and ends):
             self.free()
@@ -170,9 +172,11 @@ class FullySharded(nn.Module):
         loss.backward()
         sharded.finish()  # before optimizer.step()
 
-    Every rank must call the same units in the same order. `precision` is that of the whole weights, of what the units
-    compute with and of the gradients that are sent; shards and their gradients keep the model's. `prefetch`: how many
-    units are gathered ahead of the one that computes. `release` false keeps all weights whole until their backward.
+    Every rank must call the same units in the same order, and run a forward that no backward follows under
+    `torch.no_grad()`. Activation checkpointing holds one unit at a time, or parts of one. `precision` is that of the
+    whole weights, of what the units compute with and of the gradients that are sent; shards and their gradients keep
+    the model's. `prefetch`: how many units are gathered ahead of the one that computes. `release` false keeps all
+    weights whole until their backward.
     """
 
     def __init__(
@@ -192,19 +196,24 @@ class FullySharded(nn.Module):
         self.owned: set[nn.Parameter] = set()
         self.sent: list[tuple[Any, FlatWeights, torch.Tensor, torch.Tensor]] = []
         made: dict[nn.Module, FullyShardedUnit] = {}
-        for parent in [*module.modules()]:
-            for name, child in [*parent.named_children()]:
-                if is_unit(child):
-                    made.setdefault(child, unit(child, self, not release) if child not in made else made[child])
+        modules = [*module.modules()]
+        for parent in reversed(modules):  # units inside a unit first: their weights are not the outer one's
+            for name, child in [*parent._modules.items()]:  # named_children leaves out a child's second name
+                if child is not None and is_unit(child):
+                    made[child] = made.get(child) or unit(child, self, not release)
                     setattr(parent, name, made[child])
         self.module = unit(module, self, keeps=True)
-        self.units = [*made.values()]
+        self.units = [made[each] for each in modules if each in made]
         self.places = {each: number for number, each in enumerate(self.units)}
         self.flats = [flat for each in (self.module, *self.units) for flat in each.flats]
         self.shards = [flat.shard for flat in self.flats]
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
-        return self.module(*inputs, **named_inputs)
+        output = self.module(*inputs, **named_inputs)
+        if not torch.is_grad_enabled():
+            for unit in self.units:
+                unit.free()  # what was gathered ahead and not used would be old after the next step
+        return output
 
     def prefetch(self, unit: FullyShardedUnit, ahead: int) -> None:
         """Start to gather the next units (`ahead` 1, in forward) or those before (-1, in backward)."""
@@ -229,9 +238,10 @@ class FullySharded(nn.Module):
         self.sent.clear()
 
     def finish(self) -> None:
-        """End the backward of units whose inputs have no gradient, and wait until every shard has its gradient."""
+        """End the backward of units that no input's gradient has ended, and wait until every shard has its gradient."""
         for unit in (*reversed(self.units), self.module):
-            if unit.awaited:
+            unsent = self.sync and any(weight.grad is not None for weight in unit.weights)
+            if unit.awaited or unit.in_backward or unsent:
                 unit.awaited = 1
                 unit.backward_leaves()
             unit.free()  # what was gathered ahead and not used
