@@ -29,7 +29,7 @@ def nodes_map(table: pd.DataFrame) -> Figure | Markdown:
     if len(table) == 1:
         return say(ONE_NODE)
     drawn = table.head(MOST_DRAWN)
-    texts = [_lines(node) for node in drawn.itertuples()]
+    texts = [_lines(node, fact(table, "cards")[node.node]) for node in drawn.itertuples()]
     most_lines = max(map(len, texts))
     letters = min(max(NARROWEST, *(len(line) for lines in texts for line in lines)), WIDEST)
     height = LINE_SPACING * most_lines + 2.1
@@ -46,21 +46,12 @@ def nodes_map(table: pd.DataFrame) -> Figure | Markdown:
     return canvas.finish(figure, fact(table, "source"))
 
 
-def _lines(node) -> list[str]:
+def _lines(node, cards: list[tuple[str, float | None]]) -> list[str]:
     """Return what a node's box says: its number, ranks, what it computes with, and a line per network card."""
     computes = node.gpus if node.gpus != "none" else f"{node.cores} CPU cores"
-    cards = [] if node.cards == "–" else node.cards.split(", ")
-    named = [
-        f"{name} · {f'{rate} Gbit/s' if rate != '–' else 'rate not told'}" for name, _, rate in map(_card_parts, cards)
-    ]
+    named = [f"{name} · {f'{gbit_per_s:g} Gbit/s' if gbit_per_s else 'rate not told'}" for name, gbit_per_s in cards]
     rest = [f"and {len(cards) - MOST_CARDS} more"] if len(cards) > MOST_CARDS else []
     return [f"node {node.node}", f"ranks {node.ranks}", computes, *named[:MOST_CARDS], *rest]
-
-
-def _card_parts(text: str) -> tuple[str, str, str]:
-    """Return a card's name and rate, as `nodes_table` writes them: "mlx5_0:1 400.0"."""
-    name, gap, rate = text.rpartition(" ")
-    return name, gap, rate.removesuffix(".0")
 
 
 def _truncate(line: str, most: int) -> str:

@@ -70,7 +70,7 @@ def trace_chart(
     One table shows every rank; of several, each shows its rank 0. With `own_axes`, as for several machines, each table
     shows every rank on its own axis. `with_ms`: as in `breakdown_chart`, for the titles.
     """
-    tables = parts.distinct(tables, "setting")
+    tables = parts.distinct(tables, "strategy", "ranks")
     own_axes = own_axes or len(tables) == 1
     tables = tuple(table if own_axes else table[table["rank"] == 0] for table in tables)
     ranks = [sorted(table["rank"].unique()) for table in tables]
@@ -93,9 +93,9 @@ def trace_chart(
 
 
 def setting_label(table: pd.DataFrame, names: Mapping[str, str] = STRATEGY_LABELS) -> str:
-    """Return the profiled setting in words: "FSDP, full, 2 ranks"."""
-    strategy, ranks = fact(table, "setting").split(", ")
-    return f"{names.get(strategy, strategy)}, {ranks}"
+    """Return the profiled strategy and its ranks in words: "FSDP, full, 2 ranks"."""
+    strategy, ranks = fact(table, "strategy"), fact(table, "ranks")
+    return f"{names.get(strategy, strategy)}, {ranks} rank{'s' if ranks > 1 else ''}"
 
 
 def _lanes(ax: Axes, table: pd.DataFrame, ranks: list[int]) -> None:

@@ -5,8 +5,8 @@
     session_cache.py   that session, kept between two launches
     shared_folder.py   the folder by which the kernel and the stations talk, beside srun
     station.py         the agent on a node (far side)
-    connectivity.py    by which network interface a node reaches the others, and whether it still does (far side)
-    watch.py           follows a run, and says what it has lost, from what the stations see
+    connectivity.py    by which network interface a node reaches the others (far side)
+    watch.py           follows a run, and says which node is silent and where each rank stands
     allocation.py      the nodes that a launch may use: those of this allocation, or of a job that is submitted
     slurm.py           what Slurm says of a job, and the commands that are given to it
     job_script.py      what a submitted job does itself: it keeps the nodes while there is a station on them

@@ -1,25 +1,14 @@
-"""By which network interface a node talks to the other nodes of a run, and what it still reaches.
-
-A node probes the others only when a kernel asks, after every rank has stood still: nothing disturbs what is measured.
-"""
+"""By which network interface a node talks to the other nodes of a run."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psutil
 
-from labkit.engine.files import why_unwritable
-from labkit.engine.run import Run
-
 DISCARD = 9  # a port: no packet is sent to it, a route is looked up
 BACKLOG = 4096  # connections that wait to be served: workers of all nodes may come within a moment
-CONNECT_SECONDS = 3.0  # the kernel of another node answers, even where all its processes are busy
-MOST_AT_ONCE = 64
 
 
 def choose_interface(name: str) -> tuple[str, str]:
@@ -67,33 +56,3 @@ def _address_towards(other: str) -> str:
             return route.getsockname()[0]
     except OSError:
         return ""
-
-
-def look_around(index: int, interface: str, peers: Sequence[Sequence[Any]], run: Run) -> dict[str, Any]:
-    """Return `unreachable` (why, by node), `interface` (what is wrong with the own one) and `folder` (why no write).
-
-    `peers` are address and port of each node's station; nobody accepts there, so a connection says nothing.
-    """
-    others = [peer for peer in range(len(peers)) if peer != index]
-    with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
-        folder = threads.submit(why_unwritable, run.logs / f"probe-node{index}")
-        answers = [*threads.map(lambda peer: _unreachable_because(*peers[peer]), others)]
-        unreachable = {str(peer): why for peer, why in zip(others, answers, strict=True) if why}
-        return {"unreachable": unreachable, "interface": _interface_fault(interface), "folder": folder.result()}
-
-
-def _unreachable_because(address: str, port: int) -> str:
-    """Return why no connection is made to a listener; "" where one is."""
-    try:
-        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
-            return ""
-    except TimeoutError:
-        return f"no answer within {CONNECT_SECONDS:.0f} s"
-    except OSError as error:
-        return error.strerror or str(error)
-
-
-def _interface_fault(interface: str) -> str:
-    """Return "is gone" or "is down" where the interface is; "" where it is up."""
-    state = psutil.net_if_stats().get(interface)
-    return "is gone" if state is None else "" if state.isup else "is down"

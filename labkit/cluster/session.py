@@ -9,7 +9,6 @@ import secrets
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -18,7 +17,7 @@ from labkit.cluster.allocation import Allocation
 from labkit.cluster.shared_folder import STATION_ERROR, SharedFolder
 from labkit.engine.errors import ClusterError
 from labkit.engine.launch_settings import Settings
-from labkit.engine.messages import LaunchOutcome, LookAround, Rendezvous, Request, StationOutcome, StopLaunch
+from labkit.engine.messages import LaunchOutcome, Rendezvous, Request, StationOutcome, StopLaunch
 from labkit.engine.processes import MARK_VARIABLE
 from labkit.engine.run import Run
 from labkit.engine.session import LEAVE_SECONDS, ProcessSession, import_path, kernel_environment
@@ -28,8 +27,6 @@ from labkit.repository import source_digest
 START_SECONDS = 180.0  # for the stations of all nodes to say hello: Python may come from a slow disk
 POLL_SECONDS = 0.05
 STATE_SECONDS = 6.0  # for Slurm to know why the stations have ended
-PROBE_SECONDS = 10.0  # for all stations to look around and answer
-PROBE_LINE = re.compile(r'{"probe": ')
 LOST_TASK = re.compile(r"^srun: error: (?P<host>\S+): tasks? (?P<task>\d+): (?P<how>.*)$", re.M)
 # What differs from node to node: each station knows its own.
 NODE_VARIABLES = (
@@ -61,7 +58,6 @@ class NodesSession(ProcessSession):
         self.folder_stuck = False  # nothing that is told through the shared folder arrives
         self.ended_by: dict[int, str] = {}  # Slurm's signal, by node
         self._outcomes_by_launch: dict[tuple[str, int], dict[int, StationOutcome]] = {}
-        self._probes: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._stopped: set[tuple[str, int]] = set()
         self._hello_of: dict[int, dict[str, Any]] = {}
         self._shared = SharedFolder(count, settings.setup)
@@ -107,7 +103,7 @@ class NodesSession(ProcessSession):
         self.nodes = tuple(Node.from_json(json.dumps(hello["node"])) for hello in hellos)
         self.networks = tuple(hello["network"] for hello in hellos)
         self._require_alike(hellos)
-        self.peers = [(hello["address"], hello["port"]) for hello in hellos]
+        self.meeting_place = hellos[0]["meeting_place"]
 
     def _require_alike(self, hellos: list[dict[str, Any]]) -> None:
         for what in SAME_VERSIONS:
@@ -130,7 +126,7 @@ class NodesSession(ProcessSession):
             self._stopped.discard(key)
             changed = {name for name, value in wanted.items() if self.base.get(name) != value} - {*NODE_VARIABLES}
             request["environment"] = {name: wanted[name] for name in changed}
-            address, port = self.peers[0]
+            address, port = self.meeting_place
             request["rendezvous"] = Rendezvous(address=address, port=port, nodes=self.count, token=self.token)
             request["workers"] //= self.count
         elif request["kind"] == "stop":
@@ -156,27 +152,6 @@ class NodesSession(ProcessSession):
         first = failed[0]["first"] if failed else []
         return LaunchOutcome(first=first, exits=exits, statuses={}, error="" if first else next(iter(errors), ""))
 
-    def look_around(self, run: Run) -> dict[int, dict[str, Any]]:
-        """Have all stations look around; return what each sees, by node, of those that answer within PROBE_SECONDS.
-
-        Answers come through srun and through the shared folder: one of them may be what is lost.
-        """
-        number = secrets.token_hex(8)
-        self.send_request(LookAround(kind="look around", question=number, folder=str(run.folder), peers=self.peers))
-        deadline, probes = time.monotonic() + PROBE_SECONDS, self._probes[number]
-        while len(probes) < self.count and self.alive() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-            self._read()
-            for line in filter(PROBE_LINE.match, super().log_tail().splitlines()):
-                with suppress(ValueError):  # it may be cut off in front, or have come half
-                    answer = json.loads(line)
-                    self._probes[answer["probe"]].setdefault(answer["node"], answer)
-        return probes
-
-    def log_tail(self) -> str:
-        """What srun and the stations wrote to their log, without answers."""
-        return "\n".join(line for line in super().log_tail().splitlines() if not PROBE_LINE.match(line))
-
     def processes_left(self, run: Run) -> int:
         """Return how many processes of the run the stations saw left at the ends of its launches."""
         return sum(
@@ -192,8 +167,6 @@ class NodesSession(ProcessSession):
                 self._hello_of[index] = line
             elif "ending" in line:
                 self.ended_by[index] = line["ending"]
-            elif "probe" in line:
-                self._probes[line["probe"]][index] = line
             elif "launch" in line:
                 outcomes = self._outcomes_by_launch.setdefault((line["run"], line["launch"]), {})
                 outcomes[index] = cast(StationOutcome, line)

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from labkit import node
-from labkit.cluster.connectivity import choose_interface, listening_socket, look_around
+from labkit.cluster.connectivity import choose_interface, listening_socket
 from labkit.cluster.shared_folder import STATION_ERROR, is_gone, node_file, requests_file
 from labkit.engine import agent, processes
 from labkit.engine.files import private_folder
 from labkit.engine.json_lines import JsonLines
-from labkit.engine.messages import LookAround, Request, StartWorkers
+from labkit.engine.messages import Request, StartWorkers
 from labkit.engine.processes import kill, members, terminate
 from labkit.engine.run import Run
 from labkit.engine.session import kernel_environment
@@ -90,17 +90,6 @@ class Station(agent.RequestHandler):
         run = Run(request["folder"])
         self.runs[run.mark] = run
         super().start(request)
-
-    def look_around(self, request: LookAround) -> None:
-        """Tell what this node sees now, on both ways to the kernel: one of them may be what is lost."""
-
-        def answer() -> None:
-            report = look_around(self.index, self.interface, request["peers"], Run(request["folder"]))
-            report = {"probe": request["question"], "node": self.index, **report}
-            print(json.dumps(report), flush=True)
-            self.tell(report)
-
-        threading.Thread(target=answer, daemon=True).start()
 
     def is_new(self, request: Request) -> bool:
         with self._hearing:
@@ -177,12 +166,13 @@ def main(folder: str, name: str) -> None:
     except ValueError as error:
         Station(file, index, ("", ""), None).hello(error=str(error))
         return
-    listener = listening_socket(interface[1])
+    listener = None if index else listening_socket(interface[1])  # of the store at which all meet
     station = Station(file, index, interface, listener)
     threading.Thread(target=station.read_requests, daemon=True).start()
     inventory = json.loads(node.here().to_json())
     network = {"interface": interface[0], "gbit_per_s": rate_of(interface[0]), "cards": [*map(asdict, cards())]}
-    station.hello(address=interface[1], port=listener.getsockname()[1], node=inventory, network=network)
+    meeting_place = listener and listener.getsockname()
+    station.hello(meeting_place=meeting_place, node=inventory, network=network)
     private, _ = private_folder("station")  # locked as long as this process lives
     agent.main(os.getppid(), private, station)
 

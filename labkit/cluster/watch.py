@@ -1,14 +1,9 @@
-"""Follows a run on several nodes: what a kernel sees of its own node's processes, the stations tell here.
-
-From what they see follows, too, what a run that stands still has lost: the network between the nodes, or its folder.
-"""
+"""Follows a run on several nodes: what a kernel sees of its own node's processes, the stations tell here."""
 
 from __future__ import annotations
 
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from labkit.cluster.session import NodesSession
 from labkit.engine.errors import GroundLost, JobEnded, LauncherLost, RunError, WorkerDied, WorkerRaised
@@ -19,7 +14,9 @@ from labkit.engine.session import Session
 from labkit.engine.watch import POLL_SECONDS, STACK_SECONDS, Watch
 
 END_SECONDS = 12.0  # for the stations to end a launch: each asks, waits, kills, and tells
-MEND_NETWORK = "Mend the network between the nodes, or set `interface` in cluster.toml to another one"
+CHECK_NODE = (
+    "A silent node may be down, cut off from the network, or unable to write to the run's folder: look there first"
+)
 OTHER_FOLDER = "Set LABKIT_RUNS to a folder on another file system"
 
 
@@ -59,21 +56,35 @@ class NodesWatch(RemoteWatch):
         return True  # the session counts what was told before the launch was ended
 
     def _hung_error(self, why: str) -> RunError:
-        """Return what the run stands on and has lost, as the stations see it, or else where each rank stands."""
-        loss = loss_of(self.run, self.session)
-        if loss is None:
-            return super()._hung_error(why)
-        if not loss.folder:  # else no worker can write where it stands
-            return self._ground_lost(loss, super()._hung_error(why))
-        self.session.folder_stuck = True
-        return self._ground_lost(loss, self.diagnosis.hung(why, self.session))
+        """Return where each rank stands, and what to check: the run's folder, a silent node, or the network."""
+        if no_write := self.run.unwritable():  # no worker can write where it stands
+            self.session.folder_stuck = True
+            error = self.diagnosis.hung(why, self.session)
+            sentence = (
+                f"the run's folder {self.run.folder} cannot be written ({no_write}): {error.sentence}. {OTHER_FOLDER}"
+            )
+            return GroundLost(sentence, run=self.run, point=error.point, detail=error.detail, logs=error.logs)
+        error = super()._hung_error(why)
+        if silent := self._silent_nodes():
+            names = ", ".join(f"node {node} ({self.session.hosts[node]})" for node in silent)
+            verb = "is" if len(silent) == 1 else "are"
+            return error.reworded(f"{names} {verb} silent: {error.sentence}. {CHECK_NODE}")
+        if self.diagnosis.every_rank_waits():
+            same_call = "Every rank waits for another one. Where all wait in the same call"
+            return error.reworded(f"{error.sentence}. {same_call}, {self._check_network()}")
+        return error
 
-    def _ground_lost(self, loss: Loss, error: RunError) -> GroundLost:
-        """Return the error of a run that has lost its ground, with what another error says of the ranks."""
-        sentence = f"{loss.what}: {error.sentence}. {loss.advice}"
-        lost_error = GroundLost(sentence, run=self.run, detail=error.detail, logs=error.logs)
-        lost_error.node, lost_error.point = loss.node, error.point
-        return lost_error
+    def _silent_nodes(self) -> list[int]:
+        """Return the nodes on which workers were asked where they stand, and none has written it."""
+        asked = [
+            rank for rank in self.ranks if self.diagnosis.pid(rank) and not self.diagnosis.has_reported_its_end(rank)
+        ]
+        answered = {self.run.node_index(rank) for rank in asked if self.diagnosis.stack_is_complete(rank)}
+        return sorted({self.run.node_index(rank) for rank in asked} - answered)
+
+    def _check_network(self) -> str:
+        over = " and ".join(dict.fromkeys(network["interface"] for network in self.session.networks))
+        return f"check the network between the nodes ({over}), or set `interface` in cluster.toml to another one"
 
     def _first_cause(self, outcome: LaunchOutcome | None) -> RunError:
         """Return the error of an ended launch; where Slurm has ended the job, that is the cause."""
@@ -88,8 +99,8 @@ class NodesWatch(RemoteWatch):
             words = {"point": error.point, "detail": error.detail, "logs": error.logs}
             return GroundLost(error.sentence, run=self.run, rank=error.rank, **words)
         only_victims = isinstance(error, WorkerRaised) and not self.diagnosis.culprits()  # of another one's end
-        if only_victims and (loss := loss_of(self.run, self.session)):
-            return self._ground_lost(loss, error)
+        if only_victims:
+            return error.reworded(f"{error.sentence}. No rank failed by itself: {self._check_network()}")
         return error
 
     def _dump_stacks(self) -> None:
@@ -99,47 +110,6 @@ class NodesWatch(RemoteWatch):
         deadline = time.monotonic() + STACK_SECONDS
         while not all(map(self.diagnosis.stack_is_complete, pids)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-
-
-class Loss(NamedTuple):
-    """What the run has lost, in a clause, what to do, and at which node it is lost (None: at all of them)."""
-
-    what: str
-    advice: str
-    node: int | None
-    folder: bool = False  # it takes no writes: nothing can be told through it
-
-
-def loss_of(run: Run, session: NodesSession) -> Loss | None:
-    """Have every station look, and this kernel, too; return what is lost, None where nothing is."""
-    with ThreadPoolExecutor(1) as threads:
-        kernel_probe = threads.submit(run.unwritable)
-        probes = session.look_around(run)
-        unwritable_here = kernel_probe.result()
-    unwritable = {index: probe["folder"] for index, probe in probes.items() if probe["folder"]}
-    if unwritable_here or unwritable:
-        node = None if unwritable_here or len(unwritable) == session.count else min(unwritable)
-        where = "" if node is None else f" from {_node_name(node, session)}"
-        why = unwritable_here or unwritable[min(unwritable)]
-        return Loss(f"the run's folder {run.folder} cannot be written{where} ({why})", OTHER_FOLDER, node, folder=True)
-    broken = [(index, int(other)) for index, probe in probes.items() for other in probe["unreachable"]]
-    if not broken:
-        return None
-    # The node that most of the broken ways begin or end at; of two, the one whose interface is down, else the later.
-    down = {index for index, probe in probes.items() if probe["interface"]}
-    node = max(range(session.count), key=lambda index: (sum(index in way for way in broken), index in down, index))
-    begin, end = next((way for way in broken if way[0] == node), next(way for way in broken if node in way))
-    why = probes[begin]["unreachable"][str(end)]
-    if node in down:
-        why += f"; {session.networks[node]['interface']} on {session.hosts[node]} {probes[node]['interface']}"
-    way = f"those of {_node_name(end, session)} over {session.networks[begin]['interface']} ({why})"
-    silent = ", ".join(_node_name(index, session) for index in range(session.count) if index not in probes)
-    state = f"{silent} cannot be asked" if silent else "both nodes live" if session.count == 2 else "all nodes live"
-    return Loss(f"the workers of {_node_name(begin, session)} cannot reach {way}, and {state}", MEND_NETWORK, node)
-
-
-def _node_name(node: int, session: NodesSession) -> str:
-    return f"node {node} ({session.hosts[node]})"
 
 
 def measured_clocks(run: Run) -> list[dict[str, float]]:

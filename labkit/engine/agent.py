@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import psutil
 
 from labkit.engine import forkserver
-from labkit.engine.messages import LaunchOutcome, LookAround, Request, StartWorkers
+from labkit.engine.messages import LaunchOutcome, Request, StartWorkers
 from labkit.engine.processes import KILL_SECONDS, become_subreaper, is_caretaker, kill, members, send_signal
 from labkit.engine.run import Run
 from labkit.engine.sampler import Sampler
@@ -69,9 +69,6 @@ class RequestHandler:
         for process in members(Run(folder)):
             if process.pid in pids:
                 send_signal(process, signal.SIGUSR1)
-
-    def look_around(self, request: LookAround) -> None:
-        """Only a node among several is asked what it sees of the others."""
 
     def is_new(self, request: Request) -> bool:
         """Whether the request has not come on another way."""
@@ -152,8 +149,6 @@ def handle(request: Request, handler: RequestHandler) -> None:
         handler.stop(request["folder"], request["launch"])
     elif request["kind"] == "dump stacks":
         handler.dump_stacks(request["folder"], request["pids"])
-    elif request["kind"] == "look around":
-        handler.look_around(request)
     elif request["kind"] == "start":
         # A run that was stopped, and removed since, may have had this name within the same second.
         STOPPED_LAUNCHES.discard((request["folder"], request["launch"]))

@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from time import monotonic
 from time import time as unix_time
+from typing import NamedTuple
 
 import psutil
 
@@ -52,6 +53,14 @@ SIGNALS = {int(number): number.name for number in signal.Signals}
 # In a stack, all code but the lab's: the standard library, installed packages, this engine.
 _ENGINE, _PYTHON = (re.escape(f"{folder}/") for folder in (Path(__file__).parent, sysconfig.get_path("stdlib")))
 NOT_THE_LAB = re.compile(f"-packages/|^{_ENGINE}|^{_PYTHON}")
+
+
+class Position(NamedTuple):
+    """Where a rank stands, in a few words; whether it waits for other ranks, or has returned and waits for them."""
+
+    text: str
+    waits: bool = False
+    returned: bool = False
 
 
 class Diagnosis:
@@ -214,14 +223,17 @@ class Diagnosis:
     def hung(self, why: str, session: Session, woken: tuple[int, ...] = ()) -> RunError:
         """Return the error of a launch that stands still, from the stacks just dumped.
 
-        The culprit waits for no other rank: it stands elsewhere, or has finished, which ends no other rank's wait.
+        The culprit waits for no other rank: it stands elsewhere, or has finished, which ends no other rank's wait. One
+        that has returned is named where nobody stands elsewhere: it may have left the others in a collective.
         `woken`: ranks that have reported their end since they were asked. Of ranks that were never started, only the
         agent knows why.
         """
-        standing = [self._stack_position(rank) if rank in woken else self.position_of(rank) for rank in self.ranks]
+        positions = [self._stack_position(rank) if rank in woken else self.position_of(rank) for rank in self.ranks]
+        standing = [position.text for position in positions]
         silent = [rank for rank in self.ranks if rank in woken or not self.has_reported_its_end(rank)] or [0]
         finished = [rank for rank in self.ranks if rank not in silent and self.last[rank] == "finished"]
-        elsewhere = [rank for rank in silent if not standing[rank].startswith("waits")]
+        elsewhere = [rank for rank in silent if not positions[rank].waits]
+        elsewhere.sort(key=lambda rank: positions[rank].returned)
         # One that was freed before it wrote its stack may have left its points.
         kept = [rank for rank in elsewhere if rank not in woken or "in measure_points" in self._stack(rank)]
         rank = [*kept, *elsewhere, *finished, *silent][0]
@@ -247,34 +259,39 @@ class Diagnosis:
         cells = [["–" if cell is None else cell for cell in row] for row in rows]
         return "\n".join("{:>4}  {:>3}  {:>5}  {}".format(*row) for row in cells)
 
-    def position_of(self, rank: int) -> str:
-        """Return in a few words where the rank is: the innermost line of the lab's own code, and what that called."""
+    def every_rank_waits(self) -> bool:
+        """Whether no rank is at work, by the stacks just dumped: each waits for another one."""
+        return all(position.waits or position.returned for position in map(self.position_of, self.ranks))
+
+    def position_of(self, rank: int) -> Position:
+        """Return where the rank is: the innermost line of the lab's own code, and what that called."""
         if rank not in self.last:
-            return "has not started"
+            return Position("has not started")
         if self.has_reported_its_end(rank):
-            return f"has {self.last[rank]}"
+            return Position(f"has {self.last[rank]}")
         return self._stack_position(rank)
 
-    def _stack_position(self, rank: int) -> str:
+    def _stack_position(self, rank: int) -> Position:
         """Return `position_of` a rank that had not ended when its stack was dumped."""
         frames = re.findall(r'File "([^<"][^"]*)", line (\d+) in (\S+)', self._stack(rank))
         first_own_frame = next((i for i, (path, *_) in enumerate(frames) if not NOT_THE_LAB.search(path)), None)
         if first_own_frame is None:
             if any(name in ("join", "barrier") for *_, name in frames):
-                return "waits for the others to get ready"
+                return Position("waits for the others to get ready", waits=True)
             if any(name == "agree" for *_, name in frames):
-                return "has returned, and waits for the others to end this point"
-            return f"is past {self.last[rank]!r}" + ("" if frames else ", and answers no signal: it may be stopped")
+                return Position("has returned, and waits for the others to end this point", returned=True)
+            unanswered = "" if frames else ", and answers no signal: it may be stopped"
+            return Position(f"is past {self.last[rank]!r}{unanswered}")
         path, line, function = frames[first_own_frame]
         # torch logs its collectives in a function called "wrapper"
         called = [name for *_, name in reversed(frames[:first_own_frame]) if name != "wrapper"]
         if not called:
-            return f"is at {_short(path)}:{line} in {function}"
+            return Position(f"is at {_short(path)}:{line} in {function}")
         if called[0] == "<module>":
-            return f"is importing ({_short(path)}:{line})"
+            return Position(f"is importing ({_short(path)}:{line})")
         # a rank that waits for NCCL is in torch.cuda.synchronize()
         waits = any(re.search("torch/(distributed|cuda)", path) for path, *_ in frames[:first_own_frame])
-        return f"{'waits' if waits else 'is'} in {called[0]} ({_short(path)}:{line})"
+        return Position(f"{'waits' if waits else 'is'} in {called[0]} ({_short(path)}:{line})", waits)
 
     def _stack(self, rank: int) -> str:
         """The main thread's part of the rank's dumped stack; faulthandler writes the oldest thread last."""

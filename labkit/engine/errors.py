@@ -8,7 +8,7 @@ import warnings
 from functools import partial
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from labkit.engine.log_text import one_line
 
@@ -115,8 +115,14 @@ class RunError(ShownAsSentence, RuntimeError):
 
     def __reduce__(self) -> tuple:
         """Let a process pool bring the error home: with the run's folder, not with its rows."""
-        told = {name: getattr(self, name) for name in ("rank", "point", "kind", "message", "signal", "detail", "logs")}
-        return partial(type(self), self.sentence, run=self.run, **told), ()
+        return partial(type(self), self.sentence, run=self.run, **self._facts()), ()
+
+    def reworded(self, sentence: str) -> Self:
+        """Return the error with another sentence."""
+        return type(self)(sentence, run=self.run, **self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("rank", "point", "kind", "message", "signal", "detail", "logs")}
 
 
 class WorkerRaised(RunError):

@@ -81,7 +81,8 @@ def _require_gpus(plan: Plan, here: node.Node) -> None:
 class Launches:
     """The launches that one run takes, and what they have in common: clocks, limits, resource usage, progress bar.
 
-    Attributes: `state` (how the run ended, as its status tells it), `count` (launches so far).
+    Attributes: `state` (finished, failed or interrupted) and `why` (what failed, in a sentence), both as in the status;
+    `count` (launches so far).
     """
 
     follower: type[watch.Watch] = watch.Watch
@@ -90,7 +91,7 @@ class Launches:
         self.run, self.usage, self.bars, self.limits = run, usage, bars, limits
         self.live = LiveLine(run, bars.show_below)
         self.begun, self.awake = time.monotonic(), watch.AwakeClock()
-        self.state, self.count, self.startup_s = "failed", 0, 0.0
+        self.state, self.why, self.count, self.startup_s = "failed", "", 0, 0.0
         self.death: WorkerDied | None = None  # the one that a restart has answered
         self.session: Session | None = None  # of the newest launch
 
@@ -104,13 +105,13 @@ class Launches:
             self.state = "interrupted"
             raise Interrupted(self.run) from None
         except DamagedRun as error:  # a file of what the ranks report
-            self.state = f"{error}, and the run cannot be followed without it. Move it away, and launch again"
-            raise GroundLost(self.state, run=self.run) from None
+            self.why = f"{error}, and the run cannot be followed without it. Move it away, and launch again"
+            raise GroundLost(self.why, run=self.run) from None
         except OSError as error:  # no process, thread or descriptor is to be had
-            self.state = f"the workers cannot be started or followed: {with_limit(str(error))}"
-            raise LauncherLost(self.state, run=self.run) from None
+            self.why = f"the workers cannot be started or followed: {with_limit(str(error))}"
+            raise LauncherLost(self.why, run=self.run) from None
         except RunError as error:
-            self.state = self._with_earlier_death(error)
+            self.why = self._with_earlier_death(error)
             raise
         finally:
             self._close()
@@ -187,6 +188,7 @@ class Launches:
         seconds, run = time.monotonic() - self.begun, self.run
         run.close(
             self.state,
+            why=self.why,
             launches=self.count,
             seconds=round(seconds, 3),
             startup_seconds=round(self.startup_s, 3),

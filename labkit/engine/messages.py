@@ -67,17 +67,6 @@ class DumpStacks(TypedDict):
 
 
 @final
-class LookAround(TypedDict):
-    """Say what this node sees of the others; `peers` are address and port of each."""
-
-    kind: Literal["look around"]
-    question: str
-    folder: str
-    peers: list[tuple[str, int]]
-    number: NotRequired[str]
-
-
-@final
 class Leave(TypedDict):
     """End, and with it every worker."""
 
@@ -85,7 +74,7 @@ class Leave(TypedDict):
     number: NotRequired[str]
 
 
-Request = StartWorkers | StopLaunch | DumpStacks | LookAround | Leave
+Request = StartWorkers | StopLaunch | DumpStacks | Leave
 
 
 class LaunchOutcome(TypedDict):

@@ -364,8 +364,9 @@ def summary(
 ) -> list[tuple[str, str]]:
     """Return (what, value) pairs of a run from its plan, status, tally, source and folder."""
     counted = f"{measured['points']} of {len(plan.points())} measured, {measured['rows']} rows"
+    why = f": {status['why']}" if status.get("why") else ""
     lines = [
-        ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}"),
+        ("run", f"{plan.lab} · {plan.name}, {status.get('state', 'going on')}{why}"),
         ("source", source),
         ("workers", f"{plan.gpus} × {plan.device}"),
         ("points", measured.get("problem") or counted),

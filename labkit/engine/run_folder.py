@@ -139,9 +139,10 @@ class RunFolder:
 
     @property
     def status(self) -> dict[str, Any]:
-        """state, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on.
+        """state, why, date, seconds in all, in start-up and in measuring, launches; {} while the run goes on.
 
-        Where the file is damaged, its `state` says so: the rows can still be read.
+        state: finished, failed or interrupted; unknown where the file is damaged: the rows can still be read. why:
+        what failed, in a sentence.
         """
         try:
             if isinstance(status := json.loads(file_bytes(self.status_file)), dict):
@@ -151,7 +152,7 @@ class RunFolder:
             return self.closed
         except (OSError, ValueError, RecursionError) as error:
             why = str(error)
-        return self.closed or {"state": f"{self.status_file.name} cannot be read: {why}"}
+        return self.closed or {"state": "unknown", "why": f"{self.status_file.name} cannot be read: {why}"}
 
     def log(self, rank: int) -> str:
         """Return what the rank printed, and its traceback if it raised."""

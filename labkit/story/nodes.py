@@ -6,6 +6,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from labkit.node.limits import spec
+from labkit.provenance import fact
 from labkit.story import units
 from labkit.story.words import listed, say
 
@@ -38,12 +39,12 @@ def explain_links(table: pd.DataFrame) -> Markdown:
         )
     else:
         which = f"**Each node's link carries at most {units.rate(rate)} in one direction** ({slowest['interface']})."
-    return say(which, _beside_nvlink(slowest, rate))
+    return say(which, _beside_nvlink(fact(table, "gpu_models")[slowest["node"]], rate))
 
 
-def _beside_nvlink(node: pd.Series, rate: float) -> str | None:
-    """Return how much more a GPU's NVLinks carry within that node; None where no datasheet tells it."""
-    limits = spec(str(node["gpus"]).partition(" × ")[2])
+def _beside_nvlink(gpu_model: str | None, rate: float) -> str | None:
+    """Return how much more a GPU's NVLinks carry within the node; None where no datasheet tells it."""
+    limits = spec(gpu_model)
     if limits is None or not limits.nvlink_gb_per_s:
         return None
     ratio = limits.nvlink_gb_per_s / rate

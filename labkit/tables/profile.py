@@ -70,9 +70,7 @@ def trace_spans(run: Run, strategy: str, **setting: Any) -> pd.DataFrame:
     zero_us = timeline["start_us"].min()
     for edge in ("start", "end"):
         table[f"{edge}_ms"] = ((timeline[f"{edge}_us"] - zero_us) / 1e3).to_numpy()
-    return of_run(
-        table, run, strategy=strategy, ranks=int(timeline["ranks"].iloc[0]), setting=point_in_words(timeline.iloc[0])
-    )
+    return of_run(table, run, strategy=strategy, ranks=int(timeline["ranks"].iloc[0]))
 
 
 def at_setting(rows: pd.DataFrame, setting: dict[str, Any]) -> pd.DataFrame:
@@ -80,8 +78,3 @@ def at_setting(rows: pd.DataFrame, setting: dict[str, Any]) -> pd.DataFrame:
     for knob, value in setting.items():
         rows = rows[rows[knob] == value]
     return rows
-
-
-def point_in_words(row: pd.Series) -> str:
-    """Return the strategy and the number of ranks of a row."""
-    return f"{row['strategy']}, {int(row['ranks'])} {'rank' if row['ranks'] == 1 else 'ranks'}"

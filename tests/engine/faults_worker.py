@@ -40,6 +40,8 @@ def measure(worker, point) -> None:
     elif point.fault == "a loader":
         loader = torch.utils.data.DataLoader(local_images(), num_workers=1)
         worker.record(iteration=1, loaded=[batch.item() for batch in loader])
+    elif point.fault == "closed":  # what a rank raises whose connection ends
+        raise ConnectionResetError("Connection closed by peer")
     elif point.fault == "pause":
         time.sleep(1.2)
     elif point.fault == "sleep":

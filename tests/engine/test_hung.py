@@ -15,6 +15,7 @@ SESSION = SimpleNamespace(last_error=str, is_stopped=bool)
 WAITS = (
     '  File "/x/site-packages/torch/distributed/c10d.py", line 9 in all_reduce\n  File "/x/lab.py", line 7 in measure\n'
 )
+AGREES = '  File "/x/site-packages/labkit/engine/worker.py", line 9 in agree\n'
 NAPS = '  File "/x/lab.py", line 12 in nap\n'
 
 
@@ -38,6 +39,19 @@ def test_a_rank_that_has_finished_early_is_named(diagnosis):
     assert error.rank == 1
     said = "rank 0 waits in all_reduce (lab.py:7); rank 1 has finished early, and joins no collective any more"
     assert error.sentence.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "culprit"),
+    [(AGREES, "", 1), (AGREES, WAITS, 0), (WAITS, AGREES, 1)],
+    ids=["silent", "waits", "waited for"],
+)
+def test_a_rank_that_has_returned_is_named_where_nobody_stands_elsewhere(diagnosis, first, second, culprit):
+    """Without a stack, a rank answers no signal: the one that has returned waits for it."""
+    reported(diagnosis, 0, "point", stack=first)
+    reported(diagnosis, 1, "point", stack=second)
+    assert diagnosis.hung("no rank made progress for 2 s", SESSION).rank == culprit
+    assert diagnosis.every_rank_waits() == bool(second)
 
 
 def test_a_wait_that_the_request_for_stacks_has_ended(diagnosis):

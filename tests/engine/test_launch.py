@@ -76,7 +76,7 @@ def test_the_rank_that_raised_is_blamed_and_not_its_victim():
     assert "Connection closed by peer" not in str(error)
     assert error.run.rows["point"].tolist() == [0, 0, 1, 1]
     assert "4 rows were measured before that and kept" in str(error)
-    assert error.run.status["state"] == error.sentence
+    assert (error.run.status["state"], error.run.status["why"]) == ("failed", error.sentence)
     assert place in error.run.log(1)
     assert error._render_traceback_()[0].startswith("WorkerRaised: rank 1 raised ValueError")
 

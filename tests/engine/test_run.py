@@ -84,9 +84,9 @@ def measured(run: Run, rank: int, point: int, seconds: float, iteration: int = 0
     run.append(rank, row | more)
 
 
-def closed(run: Run, state: str = "finished", launches: int = 1) -> Run:
+def closed(run: Run, state: str = "finished", launches: int = 1, why: str = "") -> Run:
     times = {"seconds": 12.0, "startup_seconds": 8.0, "measuring_seconds": 4.0}
-    run.close(state, launches=launches, processes_started=2 * launches, processes_left=0, **times)
+    run.close(state, why=why, launches=launches, processes_started=2 * launches, processes_left=0, **times)
     return run
 
 
@@ -195,8 +195,9 @@ def test_the_receipt_says_what_it_was_and_cost(create):
 
 
 def test_a_receipt_in_a_notebook_cannot_carry_markup(create):
-    run = closed(create(), state="rank 1 raised ValueError: <script>alert(1)</script> & more")
+    run = closed(create(), "failed", why="rank 1 raised ValueError: <script>alert(1)</script> & more")
     shown = run._repr_html_()
+    assert "failed: rank 1 raised" in shown
     assert "<script>" not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in shown
 

@@ -48,7 +48,7 @@ def failed(
     error = caught.value
     assert time.monotonic() - begun < within_s
     assert (type(error), error.rank) == (kind, rank), error
-    assert error.run.status["state"] == error.sentence
+    assert error.run.status["why"] == error.sentence
     assert len(str(error)) < MOST_TEXT
     nothing_left(error.run)
     rows = error.run.rows

@@ -100,7 +100,7 @@ def test_a_disk_that_fills_up(disk):
     error = caught.value
     assert error.rank == 1
     assert error.sentence.endswith(f"{error.run.folder} cannot be written: No space left on device. {MAKE_ROOM}")
-    assert error.run.status["state"] == error.sentence
+    assert error.run.status["why"] == error.sentence
     assert (error.run.rows["point"] == 0).sum() == 2
     nothing_left(error.run)
     (error.run.folder / "filler").unlink()

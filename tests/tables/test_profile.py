@@ -3,6 +3,8 @@
 import pytest
 from made_profiles import profiled
 
+from labkit.charts.profile import setting_label
+from labkit.provenance import fact
 from labkit.tables.profile import profile, trace_spans
 
 
@@ -34,7 +36,8 @@ def test_means_over_ranks_add_up(runs):
 
 def test_spans_begin_at_zero_and_know_their_collective(runs):
     table = trace_spans(runs["full"], "fsdp")
-    assert (table["start_ms"].min(), table.attrs["setting"]) == (0, "fsdp, 4 ranks")
+    assert (table["start_ms"].min(), fact(table, "strategy"), fact(table, "ranks")) == (0, "fsdp", 4)
+    assert setting_label(table, {"fsdp": "FSDP, full"}) == "FSDP, full, 4 ranks"
     assert table.groupby("rank")["start_ms"].min().to_list() == pytest.approx([0, 0.1, 0.2, 0.3], abs=1e-3)
     assert table["collective"].value_counts()["all_gather"] == 24
     assert table["end_ms"].max() == pytest.approx(58)

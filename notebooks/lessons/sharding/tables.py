@@ -12,7 +12,7 @@ from labkit.tables import ledgers
 from labkit.tables.alpha_beta import fits as fits
 from labkit.tables.alpha_beta import links as links
 from labkit.tables.ledgers import equality as equality
-from labkit.tables.profile import MOMENT, at_setting, point_in_words, profile
+from labkit.tables.profile import MOMENT, at_setting, profile
 from labkit.tables.profile import trace_spans as trace_spans
 from labkit.tables.published import published
 from labkit.tables.rates import ladder as rungs
@@ -344,5 +344,4 @@ def _mean(rows: pd.DataFrame) -> pd.DataFrame:
 def _of_one(run: Run, entry: str, columns: list[str], setting: dict[str, Any]) -> pd.DataFrame:
     rows = at_setting(run.entries(entry, ["point", "rank", "strategy", "ranks", *columns]), setting)
     rows = rows[(rows["point"] == rows["point"].min()) & (rows["rank"] == 0)]
-    words = point_in_words(rows.iloc[0]) if len(rows) else ""
-    return of_run(rows[columns].reset_index(drop=True), run, setting=words)
+    return of_run(rows[columns].reset_index(drop=True), run)
