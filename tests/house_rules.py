@@ -293,6 +293,8 @@ def leaning(path: Path) -> list[str]:
 def _risk(node: ast.AST) -> str:
     if isinstance(node, ast.Import | ast.ImportFrom):
         names = {alias.name.split(".")[0] for alias in node.names} | {(getattr(node, "module", "") or "").split(".")[0]}
+        if (getattr(node, "module", "") or "").endswith(".solutions"):
+            return "imports solutions, which the students' package lacks: the lesson would have no exercises there"
         return "unpickles" if names & UNPICKLERS or any(map(OVER_LINKS.search, names)) else ""
     if not isinstance(node, ast.Call):
         return ""

@@ -237,6 +237,7 @@ def test_a_door_is_no_hole(house, tmp_path, name, source):
         ("shell.py", '"""A module."""\nsubprocess.run("ls", shell=True)'),
         ("system.py", '"""A module."""\nos.system("ls")'),
         ("jar.py", '"""A module."""\nfrom pickle import loads'),
+        ("given.py", '"""A module."""\nfrom lessons.start.solutions import place'),
         ("untyped.py", '"""A module."""\ndef table(run, by: str):\n    return run'),
         ("marked.py", '"""A module."""\ntable.attrs["source"] = "theory"'),
         ("weights.py", '"""A module."""\ntorch.load(path)'),

@@ -36,7 +36,7 @@ PRINT = [
     "--virtual-time-budget=60000",
 ]
 ABOUT = (
-    "Seventeen lessons on training with several GPUs, as they come out on recorded runs: nothing needs to be installed.",
+    "17 lessons on training with several GPUs, as they come out on recorded runs: nothing needs to be installed.",
     "To run them on your own machine, and to write the answers: <code>make lab</code>. Each page's first line names "
     "the nodes and days of its runs.",
 )

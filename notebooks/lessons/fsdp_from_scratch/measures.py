@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def ours(run: Run) -> Measured | None:
-    """Return the steps with blocks as units, one of them gathered ahead."""
+def step(run: Run, strategy: str) -> Measured | None:
     plan = run.plan
-    times = repeats(run, "step_ms", strategy="ours", unit="block", prefetch=1, precision="bfloat16")
+    times = repeats(run, "step_ms", strategy=strategy, unit="block", prefetch=1, precision="bfloat16")
     model = f"{plan.layers} layers of {plan.hidden}, {plan.samples} × {plan.sequence} tokens"
     return Measured.of(times, f"{model}, bfloat16, {workers(run)}")

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from labkit.engine.run import Run
 
 
-def tensor(run: Run) -> Measured | None:
-    """Return the steps of layers that all ranks split."""
+def step(run: Run, strategy: str) -> Measured | None:
     plan = run.plan
     model = f"{plan.layers} layers of {plan.hidden}, {plan.samples * plan.gpus} × {plan.sequence} tokens"
-    return Measured.of(repeats(run, "step_ms", strategy="tensor"), f"{model}, {workers(run)}")
+    return Measured.of(repeats(run, "step_ms", strategy=strategy), f"{model}, {workers(run)}")

@@ -41,13 +41,20 @@ class Splitting(TransformerPlan):
     samples: int = 1
     warm_ups: int = 3
 
+    def chosen(self) -> dict[str, Any]:
+        """Return as many workers as everything divides among, where their number was left open."""
+        return {} if vars(self)["_given"]["gpus"] else {"gpus": self.most_that_divide()}
+
+    def most_that_divide(self) -> int:
+        """Return the largest number of workers, of those there are, that heads, words and positions divide among."""
+        split = (self.heads, self.vocabulary, self.sequence)
+        return max(count for count in range(1, self.gpus + 1) if not any(each % count for each in split))
+
     def validate(self) -> None:
         super().validate()
-        for what in ("heads", "vocabulary", "sequence"):
-            if getattr(self, what) % self.gpus:
-                fewer = next(count for count in range(self.gpus, 0, -1) if not getattr(self, what) % count)
-                short = f"{what}={getattr(self, what)} does not divide among {self.gpus} ranks"
-                raise PlanError(f"{short}: take gpus={fewer}")
+        if (most := self.most_that_divide()) < self.gpus:
+            sizes = f"{self.heads} heads, {self.vocabulary} words and {self.sequence} positions"
+            raise PlanError(f"gpus={self.gpus}: {sizes} do not all divide among them; take gpus={most}")
 
     @property
     def element_bytes(self) -> int:
