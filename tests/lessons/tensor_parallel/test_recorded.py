@@ -118,5 +118,5 @@ def test_heads_that_do_not_divide_are_refused_in_one_sentence():
 def test_the_explorer_splits_layers_inside_the_node():
     knobs = {"width": 8192, "layers": 80, "gpus": 32, "tflop_per_s": 400, "gb_per_s": 200, "node_gb_per_s": 25}
     assert "layers over 8 GPUs" in picture(tokens=512, **knobs)
-    assert "layers over 1 GPUs" in picture(tokens=8192, **knobs | {"gpus": 8})
+    assert "whole layers, 8 replicas" in picture(tokens=8192, **knobs | {"gpus": 8})
     assert tp.explore().children
