@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -89,7 +90,7 @@ def check_evaluation(ranks: Ranks) -> None:
 
 def check_masks(rank: int, count: int) -> None:
     """With dropout, a split model trains as that of one rank does that draws the same masks."""
-    alone = [dist.new_group([each]) for each in range(count)][rank]
+    alone: Any = [dist.new_group([each]) for each in range(count)][rank]
     model, single = split(whole(), Ranks(), DROP), split(whole(), Ranks(alone), DROP)
     for each in (model, single):
         each(*batch(1)).backward()
