@@ -217,7 +217,7 @@ SYMPTOMS = {  # what is wrong with each of the split models that train with a bu
     "not_summed": "the gradients of what enters are not summed over the ranks",
 }
 _RIGHT = """
-def forward(block, hidden):                      # whole positions, no dropout
+def forward(block, hidden):                      # all positions, no dropout
     x = enter(block.norm(hidden))
     x = relu(block.up(x))
     x = leave(block.down.weight @ x) + block.down.bias
@@ -227,7 +227,7 @@ def enter_backward(gradient):
     return all_reduce(gradient)
 """
 _WITH_DROPOUT = [
-    ("# whole positions, no dropout", "# this rank's positions, dropout"),
+    ("# all positions, no dropout", "# this rank's positions, dropout"),
     ("return hidden + x", "return hidden + dropout(x, mask_of(seed))"),
     ("all_reduce(gradient)", "reduce_scatter(gradient)"),
 ]
