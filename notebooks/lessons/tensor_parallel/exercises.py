@@ -115,6 +115,12 @@ _LOCAL_PART = compared(
     local_part,
     (
         Mistake(
+            "words_not_split",
+            lambda layer, *sizes: local_part("out" if layer in VOCABULARY else layer, *sizes),
+            "embedding and head are split by words, which are the rows of their weights",
+        ),
+        Mistake("transposed", _transposed, "a column-parallel layer splits its outputs, a row-parallel one its inputs"),
+        Mistake(
             "all_columns",
             lambda layer, *sizes: local_part("norm" if layer == "norm" else "query", *sizes),
             "`out` and `down` get their inputs from layers that are split: they split their inputs",
@@ -134,12 +140,6 @@ _LOCAL_PART = compared(
             lambda layer, *sizes: local_part("norm" if layer in VOCABULARY else layer, *sizes),
             "embedding and head are split by words, which are the rows of their weights",
         ),
-        Mistake(
-            "words_not_split",
-            lambda layer, *sizes: local_part("out" if layer in VOCABULARY else layer, *sizes),
-            "embedding and head are split by words, which are the rows of their weights",
-        ),
-        Mistake("transposed", _transposed, "a column-parallel layer splits its outputs, a row-parallel one its inputs"),
         Mistake(
             "columns_first",
             lambda *knobs: [*local_part(*knobs)[2:], *local_part(*knobs)[:2]],
@@ -217,7 +217,8 @@ SYMPTOMS = {  # what is wrong with each of the split models that train with a bu
     "not_summed": "the gradients of what enters are not summed over the ranks",
 }
 _RIGHT = """
-def forward(block, hidden):                      # all positions, no dropout
+def forward(block, hidden):
+    # all positions, no dropout
     x = enter(block.norm(hidden))
     x = relu(block.up(x))
     x = leave(block.down.weight @ x) + block.down.bias
