@@ -114,6 +114,11 @@ _LOCAL_PART = compared(
     "local_part",
     local_part,
     (
+        Mistake(
+            "words_not_split",
+            lambda layer, *sizes: local_part("out" if layer in VOCABULARY else layer, *sizes),
+            "embedding and head are split by words, which are the rows of their weights",
+        ),
         Mistake("transposed", _transposed, "a column-parallel layer splits its outputs, a row-parallel one its inputs"),
         Mistake(
             "all_columns",
@@ -133,7 +138,12 @@ _LOCAL_PART = compared(
         Mistake(
             "words_whole",
             lambda layer, *sizes: local_part("norm" if layer in VOCABULARY else layer, *sizes),
-            "embedding and head are split by words",
+            "embedding and head are split by words, which are the rows of their weights",
+        ),
+        Mistake(
+            "columns_first",
+            lambda *knobs: [*local_part(*knobs)[2:], *local_part(*knobs)[:2]],
+            "return the rows first, then the columns",
         ),
         Mistake(
             "sizes",
@@ -208,18 +218,24 @@ SYMPTOMS = {  # what is wrong with each of the split models that train with a bu
 }
 _RIGHT = """
 def forward(block, hidden):
+    # all positions, no dropout
     x = enter(block.norm(hidden))
     x = relu(block.up(x))
     x = leave(block.down.weight @ x) + block.down.bias
-    return hidden + dropout(x, mask_of(seed + rank))
+    return hidden + x
 
 def enter_backward(gradient):
     return all_reduce(gradient)
 """
+_WITH_DROPOUT = [
+    ("# all positions, no dropout", "# this rank's positions, dropout"),
+    ("return hidden + x", "return hidden + dropout(x, mask_of(seed))"),
+    ("all_reduce(gradient)", "reduce_scatter(gradient)"),
+]
 _CODES = with_bugs(
     _RIGHT,
     {
-        "same_mask": [("mask_of(seed + rank)", "mask_of(seed)")],
+        "same_mask": _WITH_DROPOUT,
         "bias_everywhere": [("@ x) + block.down.bias", "@ x + block.down.bias)")],
         "not_summed": [("return all_reduce(gradient)", "return gradient")],
     },

@@ -45,9 +45,9 @@ def picture(
             left += part * scale
         drawn.append(svg.word(left + 6, y + 16, units.seconds(sum(seconds)), font_weight=weight))
     held = units.size(16 * parameters / best)
+    over = f"layers over {best} GPUs" if best > 1 else "whole layers"
     sentence = (
-        f"<b>Fastest: layers over {best} GPUs, {gpus // best} replicas.</b> A rank then holds {held} of weights, "
-        "gradients and states."
+        f"<b>Fastest: {over}, {gpus // best} replicas.</b> A rank then holds {held} of weights, gradients and states."
     )
     page = svg.page(drawn, _BAR * len(steps) + 4, label="A step's parts by tensor and data parallelism", font_size=11)
     return f'<div style="min-height:3em">{sentence}</div>{svg.legend(_PARTS)}{page}'

@@ -12,6 +12,7 @@ from labkit.course.verdict import Verdict
 from labkit.story import units
 
 _CLOSE = 1e-4  # relative
+_WEIGHTS = ("the column-parallel weight", "`self.weight`", "`self.bias`")
 
 
 def judge_row(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdict:
@@ -34,19 +35,34 @@ def _row_fault(given: list, due: list) -> tuple[str, str] | None:
     for rank, (mine, right) in enumerate(zip(given, due, strict=True)):
         value, value_due = np.array(mine["value"]), np.array(right["value"])
         if value.shape != value_due.shape:
-            return "form", f"the output of rank {rank} has {value.size} numbers, and {value_due.size} are due"
+            what = f"the output of rank {rank} has {value.size} numbers, and {value_due.size} are due"
+            return "form", f"{what}: `self.ranks.leave` gives each rank those that it keeps"
         if not _near(value, value_due):
             return _output_fault(rank, ranks, value, value_due, right["bias"])
     for rank, (mine, right) in enumerate(zip(given, due, strict=True)):
         pairs = zip(mine["weights"], right["weights"], strict=True)
-        weights = [(f"weight {place}", *pair) for place, pair in enumerate(pairs)]
-        for what, own, own_due in (("input", mine["input"], right["input"]), *weights):
+        weights = [(what, *pair) for what, pair in zip(_WEIGHTS, pairs, strict=False)]  # with a bias or without
+        for what, own, own_due in (("the input", mine["input"], right["input"]), *weights):
+            if what == "`self.bias`":
+                if own is None or not _near(np.array(own), np.array(own_due)):
+                    return "bias_gradient", (
+                        f"the outputs are right, and the gradient of {what} is not on rank {rank}: every rank adds the "
+                        "whole bias, after the sum"
+                    )
+                continue
             if own is None:
-                return "no_gradient", f"the outputs are right, and the {what} has no gradient on rank {rank}"
+                said = f"the outputs are right, and {what} has no gradient on rank {rank}"
+                return "no_gradient", f"{said}: `self.ranks.leave` has one, `self.ranks.sum` has none"
             own, own_due = np.array(own), np.array(own_due)
             if own.shape == own_due.shape and _near(own, own_due):
                 continue
-            if what == "input":
+            if what == "the input" and len(mine["calls"]) > len(right["calls"]):
+                return "again", (
+                    f"the outputs are right, and the gradient of the input is not on rank {rank}, which sends "
+                    f"{len(mine['calls'])} times instead of {len(right['calls'])}: `x` is split already, so it does "
+                    "not enter again"
+                )
+            if what == "the input":
                 return "not_summed", (
                     f"the outputs are right, and the gradient of the input is not on rank {rank}: each rank's columns "
                     "have used the input, so their gradients add up"
@@ -92,7 +108,7 @@ def judge_loss(given: list, inputs: Sequence[Sequence[Any]], due: list) -> Verdi
     for (ranks, _, case, _), mine, right in zip(inputs, given, due, strict=True):
         if fault := _loss_fault(mine, right):
             faults.setdefault(fault[0], f"in the case `{case}` with {ranks} ranks, {fault[1]}")
-    merits = ("on 2, 3 and 4 ranks loss and gradients are those of whole logits", "three numbers a token are sent")
+    merits = ("on 2, 3 and 4 ranks loss and gradients are those of whole logits", "three numbers per token are sent")
     return Verdict.of_faults("parallel_loss", faults, *merits)
 
 
@@ -107,7 +123,11 @@ def _loss_fault(given: list, due: list) -> tuple[str, str] | None:
             others = [told["value"] for told in given]
             if max(others) - min(others) > _CLOSE * abs(value_due):
                 return "apart", "the ranks have different losses: a sum of one number per token is missing"
-            return "wrong", f"the loss is {value:.4f}, and {value_due:.4f} is due"
+            return "wrong", (
+                f"the loss is {value:.4f}, and {value_due:.4f} is due. Subtract one number per token, the largest "
+                "logit of all ranks, from all logits, and add up: the exponentials of all words, and the target's "
+                "logit, for which the ranks that lack the word give zero"
+            )
         if mine["gradient"] is None:
             return "no_gradient", f"the loss is right, and the logits of rank {rank} have no gradient"
         if not _near(np.array(mine["gradient"]), np.array(right["gradient"])):

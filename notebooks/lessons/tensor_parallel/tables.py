@@ -33,10 +33,14 @@ def cases(run: Run) -> pd.DataFrame:
 
 
 def symptoms(run: Run) -> pd.DataFrame:
-    """Return one row per variant: the ranks' largest errors, and the share of a mask's places that two ranks share."""
+    """Return one row per variant: the ranks' largest errors, and the share of a mask's places that two ranks share.
+
+    `same_mask` is NaN without dropout, the errors are NaN with it.
+    """
     columns = ["first_error", "weight_error", "same_mask"]
-    rows = run.entries("equality", columns)
-    return of_run(rows.groupby("variant", sort=False)[columns].max().reset_index(), run)
+    table = run.entries("equality", columns).groupby("variant", sort=False)[columns].max().reset_index()
+    table["same_mask"] = table["same_mask"].where(table["first_error"].isna())
+    return of_run(table, run)
 
 
 def _timed(run: Run, by: list[str]) -> pd.DataFrame:
@@ -109,7 +113,7 @@ def widths(run: Run) -> pd.DataFrame:
 
     `longer_share` is of the time with nothing sent; `by_formula` is width_to_pay over the width, with the rate that the
     widest layers compute at and the datasheet's rate of the links; NaN where none is known. `gb_per_s`: what passed a
-    link in the time that sending added. Fact: `pays_from`, that width.
+    link in the time that sending added, NaN where that is within the spread. Fact: `pays_from`, that width.
     """
     table, plan = _timed(run, ["strategy", "hidden"]), run.plan
     table["base"] = table["strategy"].str.removesuffix("_silent")
@@ -128,7 +132,8 @@ def widths(run: Run) -> pd.DataFrame:
         pays_from = width_to_pay(flop_per_s, 1e9 * link, plan.gpus, plan.inner / plan.hidden, plan.element_bytes)
     table["by_formula"] = pays_from / table["hidden"]
     passed = [_passed_bytes(plan, row.hidden, row.strategy == "sequence") for row in table.itertuples()]
-    table["gb_per_s"] = pd.Series(passed) / (table["gradients_ms"] - table["silent_ms"]) / 1e6
+    rate = pd.Series(passed) / (table["gradients_ms"] - table["silent_ms"]) / 1e6
+    table["gb_per_s"] = rate.where(table["longer_share"] > table["spread_longer_share"])
     for name in ("longer", "spread_longer"):
         table[f"{name}_percent"] = 100 * table[f"{name}_share"]
     return of_run(table, run, pays_from=pays_from)

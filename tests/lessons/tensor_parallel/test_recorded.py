@@ -59,9 +59,34 @@ def test_split_layers_are_as_fast_as_torch_s(recorded):
     assert table.loc["tensor", "tokens_per_s"] > 1.1 * table.loc["ddp", "tokens_per_s"]
 
 
+def test_what_sequence_parallelism_costs_is_said(recorded):
+    assert "keeps 7.7 % fewer bytes" in tp.as_formula(tp.ledgers(recorded["steps"])).data
+    assert "0.012 % more: norms' gradients" in tp.as_formula(tp.ledgers(recorded["steps"])).data
+    steps = tp.steps(recorded["steps"])
+    assert "Splitting positions, too, takes longer." in tp.which_is_fastest(steps).data
+    steps.loc[steps["strategy"] == "sequence", "step_ms"] = steps.loc[steps["strategy"] == "tensor", "step_ms"].item()
+    assert "too, does not take longer." in tp.which_is_fastest(steps).data
+
+
+def test_a_run_that_is_the_recorded_one_has_its_rows_once(recorded):
+    steps, widths = tp.steps(recorded["steps"]), tp.widths(recorded["widths"])
+    assert tp.which_is_fastest(steps, steps).data == tp.which_is_fastest(steps).data
+    assert tp.from_which_width(widths, widths).data == tp.from_which_width(widths).data
+    assert widths["gb_per_s"].between(130, 300).all(), "about half of 478 GB/s, as the page says"
+
+
+def test_cases_with_dropout_are_not_said_to_train_as_whole_layers(recorded):
+    table = tp.cases(recorded["equality"])
+    assert "in all 6 cases without dropout.** In the 2 with dropout" in tp.all_right(table).data
+    table.loc[table["case"] == "dropout", "right"] = False
+    assert "Not as whole layers: dropout" in tp.all_right(table).data
+
+
 def test_symptoms_are_told_apart(recorded):
     table = tp.symptoms(recorded["suspects"])
     assert [[*verdict_of(row).faults] for row in table.to_dict("records")] == [[name] for name in table["variant"]]
+    table = tp.symptoms(recorded["suspects"]).set_index("variant")
+    assert (table["same_mask"].notna() == (table.index == "same_mask")).all(), "only one version has masks"
     assert not verdict_of({"variant": "right", "first_error": 1e-7, "weight_error": 1e-7, "same_mask": 1.0}).faults
 
 
@@ -76,6 +101,7 @@ def test_charts_of_recorded_and_of_small_runs(recorded):
     checked(tp.shares_chart(*(tp.shares(tflop_per_s=400, gb_per_s=rate) for rate in (200, 25))))
     said = tp.in_one_minute({"steps": steps, "widths": widths, "equality": recorded["equality"]}, recorded).data
     assert "not measured" not in said and "8 of 8" in said
+    assert "7.7 % fewer bytes kept, a step 4.2 % longer" in said
 
 
 @pytest.mark.parametrize("gpus", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
@@ -92,5 +118,5 @@ def test_heads_that_do_not_divide_are_refused_in_one_sentence():
 def test_the_explorer_splits_layers_inside_the_node():
     knobs = {"width": 8192, "layers": 80, "gpus": 32, "tflop_per_s": 400, "gb_per_s": 200, "node_gb_per_s": 25}
     assert "layers over 8 GPUs" in picture(tokens=512, **knobs)
-    assert "layers over 1 GPUs" in picture(tokens=8192, **knobs | {"gpus": 8})
+    assert "whole layers, 8 replicas" in picture(tokens=8192, **knobs | {"gpus": 8})
     assert tp.explore().children

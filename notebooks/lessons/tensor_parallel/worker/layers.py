@@ -91,8 +91,8 @@ class Ranks:
         return _Sum.apply(part, self)
 
     def sum(self, part: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the ranks' parts."""
-        total = part.contiguous().clone()
+        """Return the sum of the ranks' parts, without a gradient."""
+        total = part.detach().contiguous().clone()
         if not self.silent:
             dist.all_reduce(total, group=self.group)
         return total
@@ -115,7 +115,9 @@ class Ranks:
         return whole.transpose(0, 1).contiguous()  # or each matrix would keep a copy
 
     def scatter_sum(self, part: torch.Tensor) -> torch.Tensor:
-        """Return this rank's positions of the sum of the ranks' parts."""
+        """Return this rank's positions of the sum of the ranks' parts; raises ValueError if they do not divide."""
+        if part.shape[1] % self.count:
+            raise ValueError(f"{part.shape[1]} positions do not divide among {self.count} ranks")
         part = part.transpose(0, 1).contiguous()
         own = part.new_empty(part.shape[0] // self.count, *part.shape[1:])
         if self.silent:

@@ -47,13 +47,15 @@ class ParallelBlock(nn.Module):
 
     def dropped(self, x: torch.Tensor, generators: Any) -> torch.Tensor:
         """Drop numbers outside the parallel parts: the same on all ranks or, where positions are split, other ones."""
-        return dropout(x, self.drop, generators["apart" if self.ranks.sequence else "alike"])
+        share = self.drop if self.training else 0.0
+        return dropout(x, share, generators["apart" if self.ranks.sequence else "alike"])
 
 
 class ParallelTransformer(nn.Module):
     """The transformer with every large weight split; forward returns the mean cross-entropy, the same on all ranks.
 
-    `turn` rotates (…, sequence, width) by position. A tied head is the embedding's part.
+    `turn` rotates (…, sequence, width) by position. A tied head is the embedding's part. The norms are those of `model`
+    itself, which must not be used afterwards.
     """
 
     def __init__(
@@ -87,7 +89,10 @@ class ParallelTransformer(nn.Module):
         return self.loss(logits, targets, self.ranks)
 
     def finish(self) -> None:
-        """Add up the gradients of weights that every rank has whole, where each rank saw its own positions alone."""
+        """Add up the gradients of weights that every rank has whole, where each rank saw its own positions alone.
+
+        Call it once per step, after the last backward: a second call adds up sums.
+        """
         if self.ranks.sequence:
             norms = [module.weight for module in self.modules() if isinstance(module, nn.RMSNorm)]
             biases = [module.bias for module in self.modules() if isinstance(module, RowParallel)]

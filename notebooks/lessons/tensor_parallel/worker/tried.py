@@ -45,7 +45,8 @@ def _drive_row(answer: dict[str, Callable], world: SimpleNamespace, case: str, s
     with ListCounter() as sent:
         (inside,) = first(x)
         y = second(torch.relu(inside))
-        (y * torch.arange(1.0, y.numel() + 1).view_as(y)).sum().backward()
+        if y.requires_grad:
+            (y * torch.arange(1.0, y.numel() + 1).view_as(y)).sum().backward()
     weights = [first.weights[0], second.weight, *([second.bias] if second.bias is not None else [])]
     gradients = [None if weight.grad is None else weight.grad.flatten().tolist() for weight in weights]
     bias = [] if second.bias is None else second.bias.tolist()
@@ -67,4 +68,4 @@ def _drive_loss(answer: Callable, world: SimpleNamespace, case: str, seed: int) 
         if loss.requires_grad:
             loss.backward()
     gradient = None if logits.grad is None else logits.grad.flatten().tolist()
-    return {"value": float(loss), "gradient": gradient, "calls": sent.each}
+    return {"value": loss.item(), "gradient": gradient, "calls": sent.each}
