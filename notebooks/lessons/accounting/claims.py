@@ -33,10 +33,17 @@ def agrees(printed: float, ours: float) -> bool:
     return float(f"{ours:.{digits}g}") == float(f"{printed:.{digits}g}")
 
 
+def _too_few(unit: str) -> int:
+    """Return the most devices that are too few for 95 GB, or GiB, each."""
+    return (smallest_fsdp(XXL, 0, bytes_of(95, unit)) or 0) - 1
+
+
 FIGURES = {
     "devices_needed": Figures(_printed("H100 80GB equivalents"), lambda: devices(_STATES, 80), agrees),
     "shards": Figures(
-        _printed("smallest N_FSDP under 95 GB"), lambda: (smallest_fsdp(XXL, 0, bytes_of(95, "GB")) or 0) - 1, agrees
+        _printed("smallest N_FSDP under 95 GB"),
+        lambda: _too_few("GB"),
+        lambda printed, recomputed: agrees(printed, recomputed) or (None if printed == _too_few("GiB") else False),
     ),
     "activations_per_device": Figures(
         _printed("activations per token that a sharded device holds"),
