@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from labkit.course.answer_launch import call_text, truncate
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -16,6 +18,14 @@ CLOSE = 1e-6  # relative, of two numbers that count as equal
 TINY = 1e-12  # absolute
 LARGEST = 1e300  # of a whole number, which may be too large for a float
 _NO_RESULT = object()  # of a mistake that cannot be made with the given arguments
+
+
+def relative_distance(mine: np.ndarray, right: np.ndarray) -> float:
+    """Return the length of the difference over that of the right one; infinity for another shape, or for NaN."""
+    if mine.shape != right.shape:
+        return math.inf
+    off = float(np.linalg.norm(mine - right) / max(np.linalg.norm(right), 1e-30))
+    return math.inf if math.isnan(off) else off
 
 
 class Mistake(NamedTuple):

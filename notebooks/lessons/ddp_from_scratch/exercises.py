@@ -13,7 +13,7 @@ import numpy as np
 from IPython.display import HTML
 
 from labkit.course.exercises import CORE, STRETCH, WARM_UP, Cases, Exercise, Exercises, Trial, compared
-from labkit.course.judging import Mistake
+from labkit.course.judging import Mistake, relative_distance
 from labkit.course.lineup import line_up, why, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
@@ -87,19 +87,19 @@ def _gradient_fault(hole: str, ranks: int, given: list, due: list, close: float)
                     has = "has no gradient" if gradient is None else "has a gradient, and should have none"
                     return "none", f"weight {number} {has} on rank {rank}"
         pairs = [_vectors(mine, right) for mine, right in zip(mine_of_ranks, right_of_ranks, strict=True)]
-        errors = [_distance(mine, right) for mine, right in pairs]
+        errors = [relative_distance(mine, right) for mine, right in pairs]
         if max(errors) <= close:
             continue
         when = "gradients" if step == 0 else "gradients of the second step"
         times = [float(mine @ right / (right @ right)) if mine.shape == right.shape else 0.0 for mine, right in pairs]
-        if all(_distance(mine, times[0] * right) <= close * times[0] for mine, right in pairs):
+        if all(relative_distance(mine, times[0] * right) <= close * times[0] for mine, right in pairs):
             return _scale_fault(when, times[0], ranks)
         if errors[0] <= close:
             return "one_rank", f"the {when} are right on rank 0 alone: every rank needs the mean"
         if errors[-1] <= close:
             late = f"right on rank {ranks - 1}, which begins later than the others, and on no other"
             return "unwaited", f"the {when} are {late}: wait for the bytes before you use them"
-        if all(_distance(np.sort(mine), np.sort(right)) <= close for mine, right in pairs):
+        if all(relative_distance(np.sort(mine), np.sort(right)) <= close for mine, right in pairs):
             return "mixed_up", f"the {when} have the right numbers in wrong places: which part belongs to which weight?"
         if not any(type(event) is int for rank in given for event in rank["events"][step]):
             return "silent", "no rank calls an all-reduce of gradients, so no rank gets their mean"
@@ -121,14 +121,6 @@ def _vectors(mine: list, right: list) -> tuple[np.ndarray, np.ndarray]:
     """Return all gradients of a rank as one vector each."""
     mine, right = ([number for gradient in side for number in gradient or ()] for side in (mine, right))
     return np.array(mine), np.array(right)
-
-
-def _distance(mine: np.ndarray, right: np.ndarray) -> float:
-    """Return the length of the difference over that of the right one; infinity for other sizes or NaN."""
-    if mine.shape != right.shape:
-        return math.inf
-    off = float(np.linalg.norm(mine - right) / max(np.linalg.norm(right), 1e-30))
-    return math.inf if math.isnan(off) else off
 
 
 def _sending_fault(hole: str, given: list, due: list) -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.course.judging import relative_distance
 from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.fsdp_from_scratch.plan import CASES
@@ -45,20 +46,20 @@ def _backward_fault(ranks: int, case: str, given: list, due: list) -> tuple[str,
         ]
         if any(mine is None for mine, _ in pairs):
             return "no_gradient", "a shard has no gradient after a step: add this rank's part to it, `flat.add(part)`"
-        if all(_distance(mine, right) <= close for mine, right in pairs):
+        if all(relative_distance(mine, right) <= close for mine, right in pairs):
             continue
         mine, right = (np.concatenate(side) for side in zip(*pairs, strict=True))
         times = float(mine @ right / max(right @ right, 1e-30))
-        if abs(times / ranks - 1) < 0.01 and _distance(mine, times * right) <= close:
+        if abs(times / ranks - 1) < 0.01 and relative_distance(mine, times * right) <= close:
             return "summed", f"the gradients are {ranks} times too large: added up over the ranks, and not divided"
-        if abs(times * ranks - 1) < 0.01 and _distance(mine, times * right) <= close:
+        if abs(times * ranks - 1) < 0.01 and relative_distance(mine, times * right) <= close:
             return "divided_twice", f"the gradients are {ranks} times too small: divided by the number of ranks twice"
         if not any("reduce" in name for rank in given for name, _ in rank["calls"][step]):
             return "silent", "no rank sends its gradients, so no rank has their mean"
         if case in ("accumulation", "no_sync", "two_backwards", "twice"):
             what = "the gradients are not those of all backwards together"
             return "overwritten", f"{what}: what a shard already has of them must stay"
-        off = _distance(mine, right)
+        off = relative_distance(mine, right)
         much = f"{units.percent(off)} of their length" if off < 10 else "many times their length"
         return "wrong", (
             f"the gradients differ from the mean over the ranks by {much}: is the call done when you use its result, "
@@ -73,12 +74,6 @@ def _vectors(mine: list, right: list) -> tuple[Any, Any]:
         return None, None
     mine, right = ([number for shard in side for number in shard or ()] for side in (mine, right))
     return np.array(mine), np.array(right)
-
-
-def _distance(mine: np.ndarray, right: np.ndarray) -> float:
-    """Return the length of the difference over that of the right one; infinity for NaN."""
-    off = float(np.linalg.norm(mine - right) / max(np.linalg.norm(right), 1e-30))
-    return math.inf if math.isnan(off) else off
 
 
 def _memory_fault(given: list, due: list) -> tuple[str, str] | None:
@@ -124,7 +119,7 @@ def _clip_fault(ranks: int, most: float, given: list, due: list) -> tuple[str, s
             return _length_fault(ranks, most, lengths, length_due)
         for rank, (mine, right) in enumerate(zip(given, due, strict=True)):
             vectors = _vectors(mine["gradients"][step], right["gradients"][step])
-            if vectors[0] is None or vectors[0].shape != vectors[1].shape or _distance(*vectors) > _USUAL_CLOSE:
+            if vectors[0] is None or vectors[0].shape != vectors[1].shape or relative_distance(*vectors) > _USUAL_CLOSE:
                 where = f"the length is right, and the gradients of rank {rank} are not scaled to {most:g}"
                 if length_due < most:
                     return "scaled_up", f"{where}: they are shorter, {length_due:.3g}, and must stay as they are"

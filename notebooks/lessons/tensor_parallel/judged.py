@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.course.judging import relative_distance
 from labkit.course.verdict import Verdict
 from labkit.story import units
 
@@ -80,17 +81,12 @@ def _output_fault(rank: int, ranks: int, value: np.ndarray, due: np.ndarray, bia
             return "no_bias", "the bias is missing in the output"
     if _near(value * ranks, due):
         return "averaged", f"the output is {ranks} times too small: the parts are added up, not averaged"
-    what = f"the output of rank {rank} is {units.percent(_off(value, due))} off"
+    what = f"the output of rank {rank} is {units.percent(relative_distance(value, due))} off"
     return "partial", f"{what}: each rank has a part of every output, and `self.ranks.leave` adds them up"
 
 
 def _near(mine: np.ndarray, right: np.ndarray) -> bool:
-    return bool(_off(mine, right) <= _CLOSE)
-
-
-def _off(mine: np.ndarray, right: np.ndarray) -> float:
-    off = float(np.linalg.norm(mine - right) / max(np.linalg.norm(right), 1e-30))
-    return math.inf if math.isnan(off) else off
+    return bool(relative_distance(mine, right) <= _CLOSE)
 
 
 def _calls_fault(given: list, due: list) -> tuple[str, str] | None:
