@@ -69,12 +69,12 @@ class Layer:
 def distinct(entries: Iterable[Any], *facts: str) -> tuple[Any, ...]:
     """Return what a chart draws of each run, once: a replay of the recorded run is the recorded run.
 
-    An entry is a table, a sequence that begins with one, or None, which is left out. Tables of one run that differ in a
-    fact named by `facts` all stay.
+    An entry is a table, or a sequence that begins with one; None and an empty sequence are left out. Tables of one run
+    that differ in a fact named by `facts` all stay.
     """
     kept: dict[tuple[Any, ...], Any] = {}
     for entry in entries:
-        table = entry if entry is None or isinstance(entry, pd.DataFrame) else entry[0]
+        table = entry if entry is None or isinstance(entry, pd.DataFrame) else next(iter(entry), None)
         if table is not None:
             kept.setdefault((fact(table, "source"), *(fact_or(table, name, None) for name in facts)), entry)
     return tuple(kept.values())
