@@ -14,4 +14,5 @@ trace.py        what a step's time goes into, by torch's profiler
 probes.py       what tells whether two runs' hosts and GPUs can be compared
 transformer.py  the course's transformer
 bert.py         BERT, whole or cut into stages
+gpt.py          GPT-2, and the samples that it trains on
 """

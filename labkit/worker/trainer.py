@@ -16,6 +16,7 @@ from labkit.worker.clocks import clock_mhz, fence
 from labkit.worker.strategies import full_tensor, held_bytes, local_tensor, wrap
 
 Batch = tuple[torch.Tensor, ...]
+_EPOCH = 8  # global batches before samples come again
 
 
 class Trainer:
@@ -185,3 +186,13 @@ def batches(
             sampler.set_epoch(epoch)
         yield from loader
         epoch += 1
+
+
+def batch_source(worker: Worker, point: Any, samples: Callable) -> Callable[[], list[Batch]]:
+    """Return a function that returns this rank's micro-batches of the next step.
+
+    `samples(plan, count, seed)` gives tensors of `count` samples each.
+    """
+    tensors = samples(worker.plan, _EPOCH * point.batch, point.seed)
+    data = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
+    return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))

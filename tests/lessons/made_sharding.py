@@ -3,7 +3,6 @@
 from made import gpu_node, write_run
 
 from labkit.theory.traffic import traffic
-from lessons.sharding.tables import forecast
 
 NO_MEMORY = {"status": "out of memory"}
 
@@ -26,7 +25,7 @@ def made(folder, plan, step_ms, *, factor=1.02, counted=0, change=lambda point: 
                 (rank, knobs | {"entry": "step", "iteration": i, "warm_up": warm_up, "step_ms": ms})
                 for i, (warm_up, ms) in enumerate(steps)
             ]
-            items = forecast(plan, vars(point))
+            items = plan.forecast(vars(point))
             mib = {f"{name}_mib": size / 2**20 for name, size in items.items()}
             peak = factor * sum(items.values()) / 2**20
             rows.append((rank, knobs | {"entry": "memory", "peak_mib": peak, "reserved_mib": 1.1 * peak} | mib))

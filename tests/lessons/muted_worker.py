@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.equality import mean_over_ranks
+from labkit.worker.gpt import Gpt, samples
 from labkit.worker.settings import prepare
 from labkit.worker.strategies import full_tensor
-from labkit.worker.trainer import Trainer, adamw
+from labkit.worker.trainer import Trainer, adamw, batch_source
 from lessons.sharding.plan import Profiles
-from lessons.sharding.worker import batch_source
-from lessons.sharding.worker.gpt import Gpt
 from lessons.sharding.worker.overlap import drop_gradients_and_wait, without_communication
 
 __all__ = ["Muted", "measure", "prepare"]
@@ -29,7 +28,7 @@ class Muted(Profiles):
 def measure(worker, point) -> None:
     model = Gpt(worker.plan, point, worker.device)
     trainer = Trainer(model, point.strategy, None, worker.device, adamw(1e-3, "float32", True))
-    batch = batch_source(worker, point)()
+    batch = batch_source(worker, point, samples)()
 
     def gradients(entry: str) -> None:
         drop_gradients_and_wait(trainer, None)

@@ -158,8 +158,8 @@ _SHARDED_STEP = Exercise(
         on_ranks=True,
         reference=_REFERENCE,
         may_import=(
-            *("labkit.worker.collectives", "labkit.worker.strategies"),
-            *(f"{_WORKER}.{name}" for name in ("gpt", "sharded", "tried")),
+            *("labkit.worker.collectives", "labkit.worker.gpt", "labkit.worker.strategies"),
+            *(f"{_WORKER}.{name}" for name in ("sharded", "tried")),
         ),
         start_s=60.0,  # torch, and its FSDP
     ),

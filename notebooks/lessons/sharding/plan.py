@@ -8,13 +8,10 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from labkit.engine.errors import PlanError
 from labkit.engine.plan import Plan
-from labkit.plans import TrainingPlan
-from labkit.theory.gpt import SIZES, VOCABULARY, gpt
+from labkit.plans import GptPlan, smaller_gpts
+from labkit.theory.gpt import forward_bytes
 from labkit.theory.memory import compared_bytes
-from labkit.theory.shapes import Model
-from lessons.sharding.theory import forward_bytes, needed_bytes
 
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
 LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
@@ -31,117 +28,25 @@ LADDER = {  # from the report's configuration up, a rung changes one knob and ke
     "float8 products": {"compiled": "by hand, float8"},
 }
 _WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
-_COMPILED = ("no", "blocks", "whole", "by hand", "by hand, float8")
-_ROWS = 128  # a padded vocabulary is a multiple of it, so that tensor cores need no remainder
-_SMALL: dict[str, Any] = {"layers": 3, "hidden": 96, "heads": 3, "words": 500, "sequence": 32}
-_SMALL |= {"batch": 16, "micro_batch": 4, "precision": "float32", "warm_ups": 1, "repeats": 3}
-
-
-def _smaller(**knobs: tuple[int, ...]) -> dict[str, dict[str, Any]]:
-    """Return the sizes below the full one by name: fewer and fewer sequences at a time, then smaller models, as many.
-
-    `knobs` have a value for each step; the first ones are the full size's.
-    """
-    steps = [dict(zip(knobs, values, strict=True)) for values in zip(*knobs.values(), strict=True)] or [{}]
-    sizes = {}
-    for model, step in product(("GPT-2 Large", "GPT-2 medium", "GPT-2 small"), steps):
-        shape = dict(zip(("layers", "hidden", "heads"), SIZES[model], strict=True))
-        sizes[", ".join([model, *(f"{name}={value}" for name, value in step.items())])] = shape | step
-    return dict([*sizes.items()][1:])
-
-
-_FEWER = _smaller(micro_batch=(8, 4, 2, 1))
+_FEWER = smaller_gpts(micro_batch=(8, 4, 2, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GptPlan(TrainingPlan):
-    """GPT-2 Large, unless told otherwise: `batch` sequences per step over all ranks, `micro_batch` of them at a time.
-
-    A point adds micro_batch and micro_batches (accumulated per step), attention (plain, or torch's fused kernels),
-    vocabulary (rows of the embedding) and synced (whether every micro-batch exchanges gradients, the last, or as
-    `yours` says, the file of a student's `shard_units` and `add_gradients`).
-    `compiled` is "no", "blocks" (one graph for all of them, and one for the head), "whole", or "by hand": a step
-    that is written out, and needs no compiler; "by hand, float8" multiplies the blocks' matrices in float8.
-    """
+class Sharding(GptPlan):
+    """What this lab's trainings share; `yours` is the file of a student's `shard_units` and `add_gradients`."""
 
     lab: ClassVar[str] = "sharding"
     worker: ClassVar[str] = "lessons.sharding.worker"
-    SMALL: ClassVar[dict[str, Any]] = _SMALL
-    ALLOWED: ClassVar[dict[str, tuple]] = {
-        "attention": ("plain", "fused"),
-        "synced": ("every", "last", "yours"),
-        "compiled": _COMPILED,
-    }
-    FEW: ClassVar[int | None] = 2
 
-    layers: int = 36
-    hidden: int = 1280
-    heads: int = 20
-    words: int = VOCABULARY
-    sequence: int = 1024
-    batch: int = 32
-    micro_batch: int = 8
-    precision: str = "bfloat16"
-    warm_ups: int = 3
-    repeats: int = 6
     yours: str = ""
-
-    def validate(self) -> None:
-        if self.hidden % self.heads:
-            raise PlanError(f"hidden={self.hidden} does not divide into heads={self.heads}")
-        super().validate()
-        for knobs in self.knobs():
-            if knobs["batch"] != (whole := knobs["ranks"] * knobs["micro_batch"]) * knobs["micro_batches"]:
-                raise PlanError(f"batch={knobs['batch']} is no multiple of ranks × micro_batch, {whole}")
-
-    @property
-    def of_the_report(self) -> bool:
-        """Whether the model is the report's."""
-        return (self.layers, self.hidden, self.heads) == SIZES["GPT-2 Large"]
-
-    def model(self, vocabulary: int) -> Model:
-        """The model as its parameters' shapes, with `vocabulary` rows in its embedding."""
-        return gpt(self.layers, self.hidden, vocabulary, self.sequence)
-
-    def setting(
-        self,
-        strategy: str = "single",
-        ranks: int = 1,
-        *,
-        micro_batch: int = 0,
-        batch: int = 0,
-        precision: str = "",
-        fused: bool = True,
-        compiled: str | None = None,
-        attention: str = "fused",
-        pad: bool = True,
-        synced: str = "last",
-        times: int = 1,
-    ) -> dict[str, Any]:
-        """Return a point's knobs; without a batch, `times` micro-batches per rank. CPUs do not compile (slow)."""
-        micro = micro_batch or self.micro_batch
-        batch = batch or micro * ranks * times
-        sizes = {"strategy": strategy, "ranks": ranks, "batch": batch, "micro_batch": micro}
-        sizes |= {"micro_batches": batch // (micro * ranks), "precision": precision or self.precision, "fused": fused}
-        compiled = (compiled or "blocks") if self.device == "cuda" else "no"
-        rows = -(-self.words // _ROWS) * _ROWS if pad else self.words
-        return sizes | {"compiled": compiled, "attention": attention, "synced": synced, "vocabulary": rows}
-
-    def needed_capability(self, point: SimpleNamespace) -> tuple[int, int]:
-        """Ampere's of a step by hand, whose kernels read bfloat16, and Ada's of products in float8."""
-        by_hand = {"by hand": (8, 0), "by hand, float8": (8, 9)}
-        return by_hand.get(point.compiled, (0, 0))
-
-    def needed_bytes(self, point: SimpleNamespace) -> float:
-        return needed_bytes(self.layers, self.hidden, self.heads, self.sequence, point)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategies(GptPlan):
+class Strategies(Sharding):
     """Every strategy on all GPUs, interleaved: `large` sequences each, and the report's batch; two on fewer GPUs."""
 
     SMALL: ClassVar[dict[str, Any]] = {"large": 4, "batch": 8, "micro_batch": 2, "seeds": (0,)}
-    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _smaller(
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_gpts(
         large=(48, 32, 24, 16, 12, 8, 6, 4, 2, 1), micro_batch=(8, 8, 8, 8, 8, 4, 4, 2, 1, 1)
     )
 
@@ -163,12 +68,12 @@ class Strategies(GptPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ladder(GptPlan):
+class Ladder(Sharding):
     """One GPU, from the report's configuration up, one knob per rung; "one graph" (half a minute) only if named."""
 
     least: ClassVar[int] = 1
     SMALL: ClassVar[dict[str, Any]] = {"large": 8, "micro_batch": 2}
-    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _smaller(
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_gpts(
         large=(64, 48, 32, 24, 16, 12, 8, 6, 4, 2, 1), micro_batch=(8, 8, 8, 8, 4, 2, 2, 1, 1, 1, 1)
     )
 
@@ -193,12 +98,12 @@ class Ladder(GptPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batches(GptPlan):
+class Batches(Sharding):
     """One GPU, more and more sequences at once, until they do not fit."""
 
     least: ClassVar[int] = 1
     SMALL: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
-    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = _smaller()
+    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_gpts()
 
     sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
     warm_ups: int = 2
@@ -213,7 +118,7 @@ class Batches(GptPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accumulation(GptPlan):
+class Accumulation(Sharding):
     """Gradients exchanged after every micro-batch, or once per step; and as the student's functions do it."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "layers": 2}
@@ -231,7 +136,7 @@ class Accumulation(GptPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsReported(GptPlan):
+class AsReported(Sharding):
     """The report's own comparison: plain attention, float32, nothing compiled, 32 sequences per step, 8 at a time."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "batch": 8, "micro_batch": 2}
@@ -252,7 +157,7 @@ class AsReported(GptPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiles(GptPlan):
+class Profiles(Sharding):
     """One micro-batch per rank under the profiler, and once more without communication."""
 
     SMALL: ClassVar[dict[str, Any]] = {"layers": 2, "repeats": 3}
@@ -268,7 +173,7 @@ class Profiles(GptPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline(GptPlan):
+class Timeline(Sharding):
     """Three steps with every allocation remembered."""
 
     least: ClassVar[int] = 1
@@ -304,7 +209,7 @@ class Links(Plan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(GptPlan):
+class Trial(Sharding):
     """Strategies that accumulate, beside one process that sees the same batches at once; some have a bug."""
 
     SMALL: ClassVar[dict[str, Any]] = {"micro_batch": 2, "hidden": 48, "words": 200}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from labkit.plans import GptPlan
 from labkit.provenance import fact, made_from, of_run
 from labkit.tables import ledgers
 from labkit.tables.alpha_beta import fits as fits
@@ -19,13 +19,12 @@ from labkit.tables.rates import ladder as rungs
 from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
 from labkit.theory.alpha_beta import Link
-from labkit.theory.gpt import activations
+from labkit.theory.gpt import bytes_per_parameter
 from labkit.theory.sizes import MIB
-from lessons.sharding.theory import COUNTS, bytes_per_parameter, held, project
+from lessons.sharding.theory import COUNTS, project
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
-    from lessons.sharding.plan import GptPlan
 
 
 _SPREAD = "spread_efficiency"
@@ -69,22 +68,14 @@ def batches(run: Run) -> pd.DataFrame:
     held = memory(run, ["micro_batch"]).set_index("micro_batch")
     for column in ("peak", "reserved"):
         table[f"{column}_mib"] = table["micro_batch"].map(held[column])
-    due = {point.micro_batch: sum(forecast(plan, vars(point)).values()) for point in plan.points()}
+    due = {point.micro_batch: sum(plan.forecast(vars(point)).values()) for point in plan.points()}
     table["predicted_mib"] = table["micro_batch"].map(due) / MIB
     return table
 
 
-def forecast(plan: GptPlan, row: pd.Series | dict) -> dict[str, int]:
-    """Return the bytes that a rank should hold at the fullest moment, by item; for one precision throughout."""
-    point = SimpleNamespace(**row)
-    size, _ = bytes_per_parameter(point.precision)
-    kept = activations(plan.layers, plan.hidden, plan.heads, point.vocabulary, point.micro_batch, plan.sequence, size)
-    return held(plan.model(point.vocabulary), point, kept)
-
-
 def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:
     """Return the memory ledger of GPT-2, a row per setting of the columns `by` (default: load, strategy, ranks)."""
-    return ledgers.memory(run, by or _BY, forecast)
+    return ledgers.memory(run, by or _BY, GptPlan.forecast)
 
 
 def sent(run: Run, by: list[str] | None = None) -> pd.DataFrame:

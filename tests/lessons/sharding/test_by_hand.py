@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from labkit.worker.gpt import Gpt, samples
 from lessons import sharding
 from lessons.sharding.worker import by_hand, float8, measure
 from lessons.sharding.worker.by_hand import ByHand
-from lessons.sharding.worker.gpt import Gpt, samples
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 RATE, BATCH = 3e-3, 3

@@ -12,8 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gpt
 from labkit.theory.shapes import elements
 from labkit.worker.counting import SavedTensors
+from labkit.worker.gpt import Gpt, samples
 from lessons.sharding.plan import Batches, Profiles
-from lessons.sharding.worker.gpt import Gpt, samples
 
 
 def built(plan, **setting) -> tuple[Gpt, SimpleNamespace]:

@@ -11,13 +11,13 @@ from labkit import node
 from labkit.engine.plan import CONTEXT_BYTES, MEMORY_MARGIN
 from labkit.engine.recordings import replay
 from labkit.repository import RECORDED
+from labkit.theory.gpt import forward_bytes
 from labkit.theory.sizes import MIB
 from labkit.worker.counting import SavedTensors
+from labkit.worker.gpt import Gpt, samples
 from lessons import sharding
 from lessons.sharding import Accumulation, AsReported, Batches, Ladder, Links, Profiles, Strategies, Timeline, Trial
 from lessons.sharding.measures import efficiency, over_published, tokens
-from lessons.sharding.theory import forward_bytes
-from lessons.sharding.worker.gpt import Gpt, samples
 
 WITH_PEAKS = ("h200x2/accumulation", "h200x2/asreported", "h200x2/batches", "h200x2/strategies", "h200x4/strategies")
 GB = (139, 79, 39, 22, 14.5, 7)

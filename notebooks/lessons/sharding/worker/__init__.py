@@ -11,10 +11,10 @@ import torch.distributed as dist
 from labkit.engine.worker import Worker
 from labkit.worker.allocations import record_allocations
 from labkit.worker.counting import record_ledgers
+from labkit.worker.gpt import Gpt, samples
 from labkit.worker.settings import prepare, release_memory, set_precision
-from labkit.worker.trainer import Batch, Trainer, adamw, batches, time_steps
+from labkit.worker.trainer import Batch, Trainer, adamw, batch_source, time_steps
 from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
-from lessons.sharding.worker.gpt import Gpt, samples
 from lessons.sharding.worker.overlap import profile
 from lessons.sharding.worker.trials import time_collective, try_variant
 from lessons.sharding.worker.yours import YourTrainer
@@ -22,7 +22,6 @@ from lessons.sharding.worker.yours import YourTrainer
 __all__ = ["measure", "prepare"]
 
 _LEARNING_RATE = 3e-4
-_EPOCH = 8  # global batches before samples come again
 
 
 def measure(worker: Worker, point: SimpleNamespace) -> None:
@@ -48,7 +47,7 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
         trainer = YourTrainer(model, worker.plan.yours, group, worker.device, optimizer)
     else:
         trainer = Trainer(model, point.strategy, group, worker.device, optimizer, synced=point.synced)
-    next_batches = batch_source(worker, point)
+    next_batches = batch_source(worker, point, samples)
     if isinstance(worker.plan, Profiles):
         profile(worker, trainer, next_batches, group)
     elif isinstance(worker.plan, Timeline):
@@ -68,19 +67,12 @@ def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGrou
     model, in_float8 = Gpt(worker.plan, point, worker.device), point.compiled.endswith("float8")
     trainer, next_batches = (
         ByHand(model, point.micro_batch, _LEARNING_RATE, in_float8=in_float8),
-        batch_source(worker, point),
+        batch_source(worker, point, samples),
     )
     if in_float8:
         worker.record(entry="gradients", away=trainer.away_in_float8(next_batches()))
-        next_batches = batch_source(worker, point)
+        next_batches = batch_source(worker, point, samples)
     time_steps(worker, trainer, next_batches, group)
-
-
-def batch_source(worker: Worker, point: SimpleNamespace) -> Callable[[], list[Batch]]:
-    """Return a function that returns this rank's micro-batches of the next step."""
-    tensors = samples(worker.plan, _EPOCH * point.batch, point.seed)
-    data = batches(tensors, point.batch, worker.rank, point.ranks, point.seed)
-    return lambda: list(zip(*(part.split(point.micro_batch) for part in next(data)[:-1]), strict=True))
 
 
 def _record_phases(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:

@@ -11,8 +11,8 @@ from labkit.engine.worker import Worker
 from labkit.worker.clocks import fence
 from labkit.worker.collectives import CollectiveCounter
 from labkit.worker.equality import mean_over_ranks, ratio_along, sgd, training_errors, weight_changes
+from labkit.worker.gpt import Gpt, samples
 from labkit.worker.trainer import Trainer, batches
-from lessons.sharding.worker.gpt import Gpt, samples
 from lessons.sharding.worker.yours import YourTrainer
 
 

@@ -13,8 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from labkit.worker.collectives import CollectiveCounter
+from labkit.worker.gpt import Gpt, samples
 from labkit.worker.strategies import full_tensor
-from lessons.sharding.worker.gpt import Gpt, samples
 
 _PLAN = {"hidden": 8, "heads": 2, "sequence": 6, "words": 20}
 _POINT = {"precision": "float32", "vocabulary": 20, "attention": "plain", "compiled": "no"}

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from labkit.engine.called_function import load_functions
+from labkit.worker.gpt import Gpt
 from labkit.worker.trainer import Batch, Trainer
-from lessons.sharding.worker.gpt import Gpt
 from lessons.sharding.worker.sharded import FUNCTIONS
 
 
