@@ -53,10 +53,15 @@ def _by_count(mode: str, run: str = "x4/pipeline/microbatches") -> pd.Series:
     return _recorded_rates(run, ["mode", "micro_batches"])[mode]
 
 
-def _gain_of_more() -> float:
-    """Return a recorded stream's best rate over its rate with one micro-batch."""
-    rates = _by_count("streaming")
-    return float(rates.max() / rates[1])
+def _gain_of_more(than: int = 4, mode: str = "streaming") -> float:
+    """Return a recorded mode's best rate with more micro-batches than these over its rate with these."""
+    rates = _by_count(mode)
+    return float(rates[rates.index > than].max() / rates[than])
+
+
+def _only_hurt(*_: object) -> bool | None:
+    """Return whether more micro-batches than four make a stream slower, and more than one as good as no faster."""
+    return True if _gain_of_more() <= 1 and _NEAR(1, max(1, _gain_of_more(1))) else None
 
 
 def _split_ratio() -> float:
@@ -157,7 +162,7 @@ FIGURES = {
         lambda: 100 * closed_form("forward_only", ranks=4, micro_batches=4),
         lambda _, share: True if share <= _SMALL_PERCENT else None,
     ),
-    "only_hurt": Figures(lambda: _stated(FOUR, "more chunks"), _gain_of_more, lambda _, gain: _NEAR(1, gain)),
+    "only_hurt": Figures(lambda: _stated(FOUR, "more chunks"), _gain_of_more, _only_hurt),
     "two_layers": Figures(_printed_layers, _layers_by_memory, _NEAR),
     "both_ends": Figures(_surplus, _hidden_state_mib, _NEAR),
     "samples_per_second": Figures(partial(_rate, EIGHT, 4), lambda: _BATCH * _rate(EIGHT, 4), _NEAR),

@@ -196,7 +196,7 @@ def _setting(row: Any) -> str:
 
 
 def published_chart(table: pd.DataFrame) -> Figure:
-    """A report's speed-ups per setting: as printed, and what its own seconds mean over one GPU.
+    """A report's speed-ups per setting: as printed, and one GPU's seconds over those of the setting.
 
     Takes `published_speedups`.
     """
@@ -204,9 +204,9 @@ def published_chart(table: pd.DataFrame) -> Figure:
     places = parts.rows(ax, [f"{row.gpus} × {row.batch_per_gpu}" for row in table.itertuples()])
     ax.hlines(places, table["speedup_as_printed"], table["true_speedup"], color=canvas.HAIRLINE, lw=2)
     ax.plot(table["speedup_as_printed"], places, "^", color=canvas.PUBLISHED, ms=7, label="printed")
-    ax.plot(table["true_speedup"], places, "o", color=canvas.INK, ms=7, label="its own seconds")
+    ax.plot(table["true_speedup"], places, "o", color=canvas.INK, ms=7, label="one GPU's seconds over these")
     for place, row in zip(places, table.itertuples(), strict=True):
         ax.text(2.0, place, f"{units.seconds(row.epoch_seconds)} per epoch", va="center", fontsize=8)
-    ax.set(title="GPUs × images per GPU: the report's speed-ups", xlabel="times one GPU", xlim=(0.8, 2.3))
+    ax.set(title="GPUs × images per GPU: the report's speed-ups", xlabel="times as fast", xlim=(0.8, 2.3))
     ax.set_xticks([0.8 + 0.2 * step for step in range(6)])
     return parts.close(figure, table)

@@ -7,6 +7,7 @@ from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES
 from lessons import benchmarking
+from lessons.benchmarking.theory import forward_tflop
 
 HOLDS = {
     "layers_not_parameters": True,
@@ -27,12 +28,49 @@ def test_each_claim_has_its_verdict(table):
 
 
 def test_the_figures_are_those_of_the_printed_tables(table):
-    assert table.loc["layers_not_parameters", "printed"] == "79 and 132 ms"
-    assert table.loc["layers_not_parameters", "recomputed"] == "2.69 to 3.04 ms per layer"
+    assert table.loc["layers_not_parameters", ["printed", "recomputed"]].tolist() == pytest.approx([0.6, 2 / 3])
     assert table.loc["slower_h100", "printed"] == "35 and 28 ms"
     assert table.loc["two_gpus", "recomputed"] == "104 and 357 ms"  # 6.97 TFLOP at 67 and 19.5 TFLOP/s
     assert table.loc["only_backward", "printed"] == pytest.approx(0.439231 / 0.067724, abs=0.005)
     assert table.loc["compiling_removes_launches", "printed"] == "5.8 to 1.2 ×"
+    assert table.loc["compiling_removes_launches", "recomputed"] == "at most 11.6 to 1.6 ×"  # 3.48 TFLOP of 2.7b: 52 ms
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "claim", "holds"),
+    [
+        (
+            "transformer_steps",
+            "H100,2.7b,float32,forward,0.079",
+            "H100,2.7b,float32,forward,0.227",
+            "layers_not_parameters",
+            False,
+        ),
+        (
+            "transformer_steps",
+            "H100,xl,float32,forward,0.132",
+            "H100,xl,float32,forward,0.264",
+            "layers_not_parameters",
+            False,
+        ),
+        (
+            "transformer_steps",
+            "A100,2.7b,float32,backward,0.676",
+            "A100,2.7b,float32,backward,0.193",
+            "two_gpus",
+            False,
+        ),
+        (
+            "transformer_compile",
+            "2.7b,compiled,forward,0.067724",
+            "2.7b,compiled,forward,0.041",
+            "compiling_removes_launches",
+            None,
+        ),
+    ],
+)
+def test_other_printed_times_give_other_verdicts(edited_claims, name, old, new, claim, holds):
+    assert edited_claims(benchmarking, name, (old, new)).loc[claim, "holds"] is holds
 
 
 def test_the_reasons_numbers_are_true():
@@ -45,7 +83,9 @@ def test_the_reasons_numbers_are_true():
     assert round((SIZES["xl"][0] / SIZES["small"][0]) ** 2) == 4
     assert (SIZES["xl"][2], SIZES["2.7b"][2]) == (48, 32)
     recorded = replay("h200/benchmarking/steps").medians(["model", "precision", "mode", "phase"], "ms")
-    eager = recorded.query("precision == 'float32' and mode == 'eager' and phase == 'forward'").set_index("model")["ms"]
+    eager = recorded.query("mode == 'eager' and phase == 'forward'").set_index(["precision", "model"])["ms"]
     ours = benchmarking.modes(replay(benchmarking.RECORDED["steps"])).query("phase == 'forward'").set_index("model")
     assert round(ours["compiling"]["small"], 1) == 1.4
-    assert eager["2.7b"] > eager["xl"], "2.7b is slower on our H200"
+    ratios = [eager[precision, "2.7b"] / eager[precision, "xl"] for precision in ("float32", "tf32")]
+    assert ratios == pytest.approx([1.36, 0.66], abs=0.005)
+    assert forward_tflop("2.7b") / forward_tflop("xl") == pytest.approx(1.7, abs=0.05)

@@ -40,6 +40,8 @@ def test_other_figures_give_other_verdicts(edited_claims, claim, holds, report, 
         ("parameters,109", "parameters,109", "parameters", None),
         ("parameters,109", "parameters,438", "parameters", True),
         ("parameters,109", "parameters,300", "parameters", False),
+        ("GPUs,none", "GPUs,none", "sent_by_ddp", False),
+        ("GPUs,none", "GPUs,gradients", "sent_by_ddp", True),
         ("the non-sharded batch", "a fourth of the batch", "whole_batch", False),
     ],
 )

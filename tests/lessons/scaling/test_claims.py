@@ -15,7 +15,7 @@ def table():
 
 
 def test_verdicts(table):
-    assert {name for name, holds in table["holds"].items() if holds is None} == {"epoch_on_four"}
+    assert {name for name, holds in table["holds"].items() if holds is None} == {"epoch_on_four", "speedups"}
     assert {name for name, holds in table["holds"].items() if holds} == {"gradients_suffice"}
 
 
@@ -60,6 +60,11 @@ def test_right_speedups_hold(edited_claims):
     assert changed.loc["speedups", "holds"] is True
 
 
+def test_speedups_over_nothing_do_not_hold(edited_claims):
+    changed = edited_claims(scaling, "resnet_speedup", ("1.47291417745", "1.9"))
+    assert changed.loc["speedups", "holds"] is False
+
+
 def test_computing_that_grows_with_the_batch_holds(edited_claims):
     def grow(rows):
         return rows.assign(compute_seconds=rows["compute_seconds"].mask(rows["batch_per_gpu"] == 512, 10.4))
@@ -73,4 +78,5 @@ def test_the_printed_speedups_compare_batches():
     previous = table.groupby("gpus")["epoch_seconds"].shift()
     after_the_first = table[previous.notna()]
     batches = (previous / table["epoch_seconds"]).dropna()
+    assert batches[table["gpus"] == 1].round(2).tolist() == [1.79, 1.05]
     assert after_the_first["speedup_as_printed"].to_numpy() == pytest.approx(batches.to_numpy(), rel=1e-5)
