@@ -33,8 +33,8 @@ def launch(
     in this very process, where breakpoints work and the worker's own exception arrives as it is; it loads torch here.
 
     `nodes=2` runs it on two nodes, with the plan's workers on each. LABKIT_NODES in the environment does it for every
-    launch. LABKIT_CLUSTER says where they are, and without LABKIT_NODES means two of them: "slurm" in the allocation of
-    this kernel, else, as for "submit", in a job that is submitted as cluster.toml says; "hand" on machines without
+    launch. LABKIT_CLUSTER says where they are, and without LABKIT_NODES means two of them: "slurm" in the Slurm
+    allocation in which this kernel runs (outside of one, ClusterError says what to type); "hand" on machines without
     Slurm, where each gets a line to paste; "namespaces" on two of this machine, whose processes stand in for GPUs.
 
     A launch holds its GPUs alone among all launches on this node: it takes free ones, else it waits, for `limit_s` at
@@ -92,7 +92,7 @@ def why_replayed() -> str:
 
 
 def why_no_nodes_now() -> str:
-    """Return why there are no nodes here before a job is submitted or lines are pasted; "" where there are some."""
+    """Return why there are no nodes here before somebody allocates them or pastes lines; "" where there are some."""
     if cluster_or_namespaces() == "namespaces" or (cluster_or_namespaces() == "slurm" and "SLURM_JOB_ID" in os.environ):
         return why_replayed()
     return f"LABKIT_CLUSTER={cluster_or_namespaces()} has no nodes yet"

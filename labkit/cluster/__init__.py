@@ -7,9 +7,8 @@
     station.py         the agent on a node (far side)
     connectivity.py    by which network interface a node reaches the others (far side)
     watch.py           follows a run, and says which node is silent and where each rank stands
-    allocation.py      the nodes that a launch may use: those of this allocation, or of a job that is submitted
-    slurm.py           what Slurm says of a job, and the commands that are given to it
-    job_script.py      what a submitted job does itself: it keeps the nodes while there is a station on them
+    allocation.py      the nodes that a launch may use: those of the Slurm allocation in which the kernel runs
+    slurm.py           what Slurm says of a job
     namespaces.py      two network namespaces of this machine in the place of nodes
     namespace_srun.py  what srun does, for those: a station in each, and a link between them
     by_hand.py         two machines without Slurm: lines to paste, and a run that is followed

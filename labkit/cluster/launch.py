@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from labkit.cluster import slurm
+from labkit.cluster import namespaces, slurm
+from labkit.cluster.allocation import own_allocation
 from labkit.cluster.by_hand import launch_by_hand
 from labkit.cluster.session import NodesSession
 from labkit.cluster.session_cache import nodes_session
@@ -25,26 +26,27 @@ def launch_on_nodes(plan: Plan, nodes: int, limits: Limits, *, progress: bool, c
     """Run the plan on so many nodes, with the plan's workers on each of them, and return the Run with every row.
 
     `cluster` is a value of LABKIT_CLUSTER; empty takes the environment's. Raises what `launch` raises, ClusterError
-    where no nodes are to be had, and JobEnded where Slurm ends the job.
+    where no nodes are to be had, which says what to type, and JobEnded where Slurm ends the job.
     """
     cluster = cluster or cluster_name()
-    kind = "namespaces" if cluster == "namespaces" else "slurm"
-    if kind == "namespaces" and plan.device == "cuda":
+    on_slurm = cluster != "namespaces"
+    if not on_slurm and plan.device == "cuda":
         raise PlanError("two namespaces of this machine would use the same GPUs: take size='small' and device='cpu'")
     if plan.one_node and plan.device == "cuda" and nodes > 1:
         alone = f"{plan.lab} · {plan.name} runs on one node instead of {nodes}"
         notice(f"{alone}: one of its processes uses the GPUs of all others", stacklevel=3)
         nodes = 1
-    if kind == "slurm" and (cluster == "hand" or not slurm.is_available()):
+    if on_slurm and (cluster == "hand" or not slurm.is_available()):
         if nodes == 1:  # this machine, where nothing needs to be pasted
             return launch_here(plan, limits, progress=progress)
         return launch_by_hand(plan, nodes, limits, progress=progress)
-    settings = Settings() if kind == "namespaces" else Settings.read()
+    settings = Settings.read() if on_slurm else Settings()
+    allocation = own_allocation(nodes, plan.lab) if on_slurm else namespaces.lend_namespaces(nodes)
     plan = plan.with_gpus(plan.gpus * nodes)
     bars = ProgressBars(plan, progress)
     with Interrupts() as interrupts, ExitStack() as stack:
         try:
-            waiting_session = nodes_session(plan.worker, nodes, settings, bars.show_waiting, limits.limit_s, kind)
+            waiting_session = nodes_session(plan.worker, nodes, settings, allocation, bars.show_waiting, limits.limit_s)
             session = _wait_for_session(waiting_session, stack, interrupts, bars)
             _require_gpus(plan, session)
             for sentence in node_differences(session.nodes, session.hosts):
@@ -61,7 +63,7 @@ def launch_on_nodes(plan: Plan, nodes: int, limits: Limits, *, progress: bool, c
 def _wait_for_session(
     waiting_session: Any, stack: ExitStack, interrupts: Interrupts, bars: ProgressBars
 ) -> NodesSession:
-    """Wait for the nodes; an interrupt meanwhile gives back what was asked for."""
+    """Wait for the stations; an interrupt meanwhile ends them."""
     try:
         return stack.enter_context(waiting_session)
     except KeyboardInterrupt:
@@ -78,7 +80,9 @@ def _require_gpus(plan: Plan, session: NodesSession) -> None:
     for index, (node, host) in enumerate(zip(session.nodes, session.hosts, strict=True)):
         if plan.device == "cuda" and len(node.gpus) < workers:
             shown = f"node {index} ({host}) shows {len(node.gpus)}"
-            raise NotEnoughGpus(f"the plan wants {workers} GPU(s) on each node, and {shown}: set `gpus_per_node`")
+            raise NotEnoughGpus(
+                f"the plan wants {workers} GPU(s) on each node, and {shown}: ask Slurm for more with `--gpus-per-node`"
+            )
 
 
 def node_differences(nodes: tuple[Node, ...], hosts: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from labkit.cluster import namespace_srun
 from labkit.cluster.allocation import Allocation
@@ -72,13 +71,8 @@ def search_path() -> str:
 class Namespaces(Allocation):
     """Two network namespaces of this machine in the place of a job's nodes; they live as long as their stations."""
 
-    kind: ClassVar[str] = "namespaces"
-
     number: str = "namespaces"
     nodes: int = 2
-
-    def release(self) -> None:
-        """The namespaces end with their last process."""
 
     def job(self) -> Job:
         """Return a job that runs: no queue is between this kernel and its own machine."""

@@ -150,7 +150,7 @@ class JobEnded(RunError):
 
 
 class ClusterError(ShownAsSentence, RuntimeError):
-    """Nothing was started on the nodes: a wrong setting, no Slurm, a job that cannot start; one sentence says which."""
+    """Nothing was started on the nodes: a wrong setting, no allocation, no station; one sentence says which."""
 
 
 class Interrupted(ShownAsSentence, KeyboardInterrupt):

@@ -1,9 +1,10 @@
-"""Where a launch may run: how many nodes and GPUs, here or in a cluster's job, and what cluster.toml says."""
+"""Where a launch may run: how many nodes and GPUs, here or in a Slurm allocation, and what cluster.toml says."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tomllib
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -16,9 +17,9 @@ from labkit.repository import REPOSITORY
 from labkit.stored import unknown_key
 
 FILE = "cluster.toml"
-# Values of LABKIT_CLUSTER: the kernel's own allocation of Slurm's, else a job; always a job; no Slurm, lines to paste;
-# two network namespaces of this machine, whose processes stand in for GPUs.
-CLUSTERS = ("slurm", "submit", "hand", "namespaces")
+# Values of LABKIT_CLUSTER: the Slurm allocation in which the kernel runs; no Slurm, lines to paste; two network
+# namespaces of this machine, whose processes stand in for GPUs.
+CLUSTERS = ("slurm", "hand", "namespaces")
 
 
 @dataclass(frozen=True)
@@ -74,16 +75,13 @@ def nodes_wanted(nodes: int | None = None) -> int | None:
 
 
 def gpus_of_a_node() -> int:
-    """Return how many GPUs a node shows: this one, or one of a job that is still to be submitted."""
+    """Return how many GPUs a node shows: this one, or, in a shell of `salloc` on a login node, what was asked for."""
     if cluster_name() == "namespaces":
         return 0
-    if (
-        nodes_wanted() is None
-        or cluster_name() == "hand"
-        or (cluster_name() == "slurm" and "SLURM_JOB_ID" in os.environ)
-    ):
-        return len(node.here().gpus)
-    return Settings.read().gpus_per_node
+    asked = re.findall(r"\d+(?=,|$)", os.environ.get("SLURM_GPUS_PER_NODE", ""))  # of "4", "h100:4", "a100:2,l4:2"
+    if nodes_wanted() and asked and cluster_name() == "slurm" and "SLURMD_NODENAME" not in os.environ:
+        return sum(map(int, asked))
+    return len(node.here().gpus)
 
 
 def allowed_gpus() -> int:
@@ -99,19 +97,11 @@ def settings_file() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The keys of cluster.toml. Without the file, Slurm's own defaults hold."""
+    """The keys of cluster.toml."""
 
-    partition: str = ""  # sbatch --partition; empty: the cluster's default
-    account: str = ""  # sbatch --account
-    time_minutes: int = 60  # how long a submitted job may take
-    keep_minutes: int = 5  # how long a submitted job waits for the next launch; 0 ends it with each launch
-    gpus_per_node: int = 0  # of each node of a submitted job; 0: a cluster without GPUs
-    cpus_per_node: int = 0  # 0: Slurm's default
-    memory_gb_per_node: int = 0  # 0: Slurm's default
     interface: str = ""  # network interface between the nodes, such as "ib0"; empty: the one that leads to the kernel
     setup: tuple[str, ...] = ()  # lines of bash on each node before Python starts: module load, source …/activate
     python: str = ""  # the interpreter on the nodes; empty: the path of the kernel's own
-    sbatch: tuple[str, ...] = ()  # further options of sbatch, such as "--qos=long"
 
     @classmethod
     def read(cls, file: Path | None = None) -> Self:
@@ -141,8 +131,5 @@ def _type_fault(default: Any, value: Any) -> str:
     """Return what a value should be, where it is not of the kind of the key's default; "" where it is."""
     if isinstance(default, str):
         return "" if isinstance(value, str) and "\n" not in value else "should be one line of text in quotes"
-    if isinstance(default, int):
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return "" if whole else "should be a whole number, 0 or more"
     lines = isinstance(value, list) and all(isinstance(line, str) and "\n" not in line for line in value)
     return "" if lines else 'should be a list of lines, such as ["module load cuda"]'

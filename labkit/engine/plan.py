@@ -95,7 +95,7 @@ class Plan:
                 if here.has_gpus
                 else node.why_no_gpu_is_visible()
             )
-            if (usable := allowed_gpus()) < len(here.gpus):  # LABKIT_MAX_GPUS, or a cluster whose settings say so
+            if (usable := allowed_gpus()) < len(here.gpus):  # LABKIT_MAX_GPUS, or what Slurm was asked for
                 shown += f", of which a launch may use {usable}"
             advice = "take size='small', or replay() a recorded run"
             raise NotEnoughGpus(f"size='full' needs {needed}, and {shown}: {advice}")

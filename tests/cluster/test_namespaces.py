@@ -16,10 +16,11 @@ from launches import soon
 
 from labkit import launch, launch_or_replay
 from labkit.cluster import namespaces, session_cache
+from labkit.cluster.session import NodesSession
 from labkit.engine import processes
-from labkit.engine.errors import ClusterError, PlanError, WorkerDied
+from labkit.engine.errors import ClusterError, NotStarted, PlanError, WorkerDied
 from labkit.repository import REPOSITORY
-from lessons import start
+from lessons import broadcast, start
 
 pytestmark = pytest.mark.slow
 LESSONS = ("start.worker",)
@@ -56,15 +57,27 @@ def test_a_plan_runs_in_two_namespaces_whose_stations_stay_warm_until_they_are_l
 
 @needs_namespaces
 def test_stations_in_use_are_not_ended_for_a_launch_that_they_do_not_fit(lent):
-    """Another number of nodes needs others; the run that uses these goes on to its end."""
+    """A worker that they do not know needs others; the run that uses these goes on to its end."""
     runs = []
     beside = threading.Thread(target=lambda: runs.append(launch(Faults(faults=("pause",) * 4), nodes=2)))
     beside.start()
     soon(lambda: (session := session_cache._Cache.session) and session.launches)
     with pytest.raises(ClusterError, match="wait for its end"):
-        launch(Faults(), nodes=3)
+        launch(broadcast.Sweep.small(gpus=2), nodes=2)
     beside.join(90)
     assert runs[0].status["state"] == "finished"
+
+
+@needs_namespaces
+def test_an_interrupt_while_stations_start_leaves_none(lent, monkeypatch):
+    def interrupt(session):
+        raise KeyboardInterrupt
+
+    session_cache.leave()
+    monkeypatch.setattr(NodesSession, "wait_for_stations", interrupt)
+    with pytest.raises(NotStarted, match="nothing was started"):
+        launch(Faults(), nodes=2)
+    soon(lambda: not stations())
 
 
 @needs_namespaces

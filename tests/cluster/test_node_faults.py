@@ -101,7 +101,7 @@ def test_a_job_that_reaches_its_time_limit_is_told(cluster, allocation, tmp_path
 
     ending = when_it_measures(tmp_path, soon_over)
     error = failed(JobEnded, Faults(faults=("sleep",)), ending)
-    assert "reached its time limit of" in error.sentence and "`time_minutes`" in error.sentence
+    assert "reached its time limit of" in error.sentence and "`--time`" in error.sentence
     assert len(error.run.rows) == 4
 
 

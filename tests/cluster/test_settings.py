@@ -19,7 +19,7 @@ def test_the_example_shows_every_key_and_is_right():
     example = REPOSITORY / "cluster.example.toml"
     settings = Settings.read(example)
     assert all(f"\n{field.name} = " in example.read_text() for field in dataclasses.fields(Settings))
-    assert settings.gpus_per_node == 4 and settings.setup[0] == "module load cuda"
+    assert settings.interface == "ib0" and settings.setup[0] == "module load cuda"
 
 
 def test_without_a_file_the_defaults_hold(tmp_path):
@@ -29,14 +29,12 @@ def test_without_a_file_the_defaults_hold(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('partitoin = "gpu"', "'partitoin' is not known; did you mean 'partition'"),
-        ("zebra = 1", "'zebra' is not known; there are: partition, account"),
-        ("partition = 3", "partition = 3 should be one line of text"),
-        ('partition = "a\\nb"', "should be one line of text"),
-        ('time_minutes = "1:00:00"', "time_minutes = '1:00:00' should be a whole number"),
-        ("gpus_per_node = -1", "should be a whole number, 0 or more"),
+        ('interfaec = "ib0"', "'interfaec' is not known; did you mean 'interface'"),
+        ("zebra = 1", "'zebra' is not known; there are: interface, setup, python"),
+        ("interface = 3", "interface = 3 should be one line of text"),
+        ('interface = "a\\nb"', "should be one line of text"),
         ("setup = [1]", "should be a list of lines"),
-        ("partition = ", "cannot be read as TOML"),
+        ("interface = ", "cannot be read as TOML"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_file_and_key(tmp_path, text, why):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 
-from labkit.cluster import job_script, slurm
-from labkit.cluster.allocation import Allocation, submit_job, wait_for_nodes
+from labkit import node
+from labkit.cluster import slurm
+from labkit.cluster.allocation import Allocation, own_allocation, running_job
+from labkit.engine import launch_settings
 from labkit.engine.errors import ClusterError
-from labkit.engine.launch_settings import Settings
 
 SHOWN = "JobId=7 JobName=labkit JobState={} Reason={} Dependency=(null) Partition=gpu TimeLimit=01:00:00 Restarts=0"
 
@@ -26,19 +26,6 @@ def says(monkeypatch):
         monkeypatch.setattr(slurm, "run_command", run_command)
 
     return to_say
-
-
-def test_a_waiting_job_tells_place_and_reason(says):
-    says(scontrol=SHOWN.format("PENDING", "Resources"), squeue="5\n7\n9\n")
-    told = slurm.job("7").why_it_waits()
-    assert told == "job 7 is pending, place 2 of 3 in partition gpu (Resources: the nodes are busy)"
-
-
-def test_a_job_that_can_never_start_is_told_from_one_that_waits(says):
-    says(scontrol=SHOWN.format("PENDING", "PartitionTimeLimit"))
-    assert "lower `time_minutes`" in slurm.job("7").why_never()
-    says(scontrol=SHOWN.format("PENDING", "Priority"))
-    assert slurm.job("7").why_never() == ""
 
 
 @pytest.mark.parametrize(
@@ -75,26 +62,42 @@ def test_slurms_commands_do_not_see_the_job_of_the_kernel(monkeypatch):
     assert slurm.clean_environment()["SLURM_CONF"] == "/etc/slurm/slurm.conf"
 
 
-def test_a_wait_that_is_too_long_ends(says):
-    says(scontrol=SHOWN.format("PENDING", "Resources"), squeue="7\n")
+@pytest.mark.parametrize("state", ["CONFIGURING", "SUSPENDED"])
+def test_a_launch_waits_for_an_allocation_whose_nodes_boot_until_its_limit(says, state):
+    says(scontrol=SHOWN.format(state, "None"))
     told = []
-    with pytest.raises(ClusterError, match=r"no nodes came within 0 s: job 7 is pending, place 1 of 1"):
-        wait_for_nodes(Allocation("7", 2, submitted=True), told.append, 0.0)
+    with pytest.raises(ClusterError, match=rf"job 7 .* does not run yet \({state.lower()}\): waited for 0 s"):
+        running_job(Allocation("7", 2), told.append, 0.0)
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("option", ["qos=long", "--", "--time 3"])
-def test_an_option_of_sbatch_that_is_none_is_refused(tmp_path, option):
-    with pytest.raises(ClusterError, match="write each option as"):
-        submit_job(2, Settings(sbatch=(option,)), tmp_path)
+@pytest.mark.parametrize(
+    ("job", "sinfo", "why", "options"),
+    [
+        ({}, "cpu* (null)\nmix gpu:h100:8(S:0-1)\n", "in no Slurm", "--partition=mix --gpus-per-node=8 --time=60"),
+        ({"SLURM_JOB_ID": "7", "SLURM_NNODES": "2"}, "a* gpu:4\nb gpu:8\n", "has 2", "--gpus-per-node=4 --time=60"),
+        ({"SLURM_JOB_ID": "7"}, "a* (null)\n", r"\(job 7\) has 1", "--time=60"),
+    ],
+)
+def test_without_the_nodes_one_sentence_gives_the_lines_to_type(says, monkeypatch, job, sinfo, why, options):
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    says(sinfo=sinfo)
+    line = f"sbatch --nodes=3 {options} --wrap \"make run ARGS='09_collectives --nodes 3'\""
+    with pytest.raises(
+        ClusterError, match=rf"wants 3 nodes, and .*{why}.*: type `salloc --nodes=3 {options}`.*{line}`$"
+    ):
+        own_allocation(3, "collectives")
 
 
-@pytest.mark.parametrize(("until_s", "ends_s"), [(0, 120), (60, 90), (600, 630)])
-def test_a_job_keeps_its_nodes_for_as_long_after_its_last_station_as_it_was_told(monkeypatch, until_s, ends_s):
-    """The clock is made up; a station is there `until_s`, and then the job waits 30 s for another one."""
-    clock = [0.0]
-    sleep = lambda seconds: clock.append(clock.pop() + seconds)  # noqa: E731
-    monkeypatch.setattr(job_script, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
-    monkeypatch.setattr(job_script, "count_steps", lambda job: int(clock[0] <= until_s))
-    job_script.keep_nodes("7", 30.0)
-    assert clock[0] == ends_s
+@pytest.mark.parametrize(("asked", "gpus"), [("4", 4), ("h100:4", 4), ("a100:2,l4:1", 3)])
+def test_a_shell_of_salloc_on_a_login_node_counts_the_gpus_that_it_asked_for(monkeypatch, asked, gpus):
+    monkeypatch.setenv("SLURM_GPUS_PER_NODE", asked)
+    monkeypatch.setenv("LABKIT_NODES", "2")
+    monkeypatch.delenv("LABKIT_CLUSTER", raising=False)
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    assert launch_settings.gpus_of_a_node() == gpus
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    assert launch_settings.gpus_of_a_node() == len(node.here().gpus)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
+import sys
+
 import pytest
 from faults_plan import Faults
-from launches import soon
+from launches import HERE, soon
 from two_nodes import SLURM_FORGETS_S
 
 from labkit import launch
@@ -74,6 +80,23 @@ def test_stations_stay_warm_between_launches_and_leave_the_kernels_own_allocatio
 def test_more_nodes_than_the_allocation_has_are_refused_at_once(allocation):
     with pytest.raises(ClusterError, match=r"wants 3 nodes.*has 2.*salloc --nodes=3"):
         launch(Faults(), nodes=3)
+
+
+def test_outside_of_an_allocation_the_lines_to_type_are_told_and_work(cluster, login, monkeypatch):
+    """The first line in a shell; of the second one, Slurm says that it would take it."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    before = cluster.jobs()
+    with pytest.raises(ClusterError, match="this kernel runs in no Slurm allocation: type `salloc ") as caught:
+        launch(Faults(), nodes=2)
+    assert cluster.jobs() == before
+    in_a_shell, _, _, unattended = re.findall(r"`(.*?)`", str(caught.value))
+    script = (
+        "from faults_plan import Faults; from labkit import launch; print(launch(Faults(), nodes=2).status['state'])"
+    )
+    command = [*shlex.split(in_a_shell), sys.executable, "-c", script]
+    done = subprocess.run(command, env=os.environ, cwd=HERE, capture_output=True, text=True, timeout=200)
+    assert done.stdout == "finished\n", done.stderr
+    cluster.command("sbatch", "--test-only", *shlex.split(unattended)[1:])
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 1.5, "two"])

@@ -57,9 +57,8 @@ SlurmdParameters=config_overrides
 MpiDefault=none
 NodeName=n1 NodeHostname={host} NodeAddr={addresses[0]} Port={ports[1]} CPUs=2 RealMemory=4000 State=UNKNOWN
 NodeName=n2 NodeHostname={host} NodeAddr={addresses[1]} Port={ports[2]} CPUs=2 RealMemory=4000 State=UNKNOWN
-PartitionName=lab Nodes=n1,n2 Default=YES MaxTime=00:30:00 State=UP PriorityTier=1 GraceTime=3
+PartitionName=lab Nodes=n1,n2 Default=YES MaxTime=01:00:00 State=UP PriorityTier=1 GraceTime=3
 PartitionName=urgent Nodes=n1,n2 MaxTime=00:30:00 State=UP PriorityTier=10
-PartitionName=short Nodes=n1,n2 MaxTime=00:02:00 State=UP PriorityTier=1
 """
 
 

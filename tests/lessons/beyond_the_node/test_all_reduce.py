@@ -152,12 +152,12 @@ def test_without_nodes_the_verdict_on_ranks_stands_and_says_why(monkeypatch):
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
-        ({"LABKIT_CLUSTER": "submit"}, "LABKIT_CLUSTER=submit has no nodes yet"),
+        ({"LABKIT_CLUSTER": "hand"}, "LABKIT_CLUSTER=hand has no nodes yet"),
         ({"LABKIT_CLUSTER": "slurm"}, "LABKIT_CLUSTER=slurm has no nodes yet"),
         ({"SLURM_JOB_ID": "7"}, ""),
     ],
 )
-def test_a_check_submits_no_job(monkeypatch, environment, says):
+def test_a_check_waits_for_nobody_who_allocates_nodes_or_pastes_lines(monkeypatch, environment, says):
     for name in ("LABKIT_CLUSTER", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
