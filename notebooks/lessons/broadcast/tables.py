@@ -49,19 +49,14 @@ def least_times_table(plan: Sweep, gpu_name: str) -> pd.DataFrame:
 
 
 def methods(run: Run) -> pd.DataFrame:
-    """Return one row per setting: method, memory, chunks, seconds (median), spread_seconds, count, status, gb_per_s,
-    share_of_links, then share_of_limit and verdict against the datasheet.
+    """Return one row per setting: method, memory, chunks, seconds (median), spread_seconds, count, status.
 
-    `gb_per_s` is what each GPU receives. `share_of_links` compares with the same memory's fastest `links` row: 1.0
-    means that the broadcast took no longer than the host links need to bring the tensor in once, all together.
+    Then least_seconds, and verdict against the datasheet.
     """
     table = run.medians(_SETTING, "seconds")
-    table["gb_per_s"] = run.plan.elements * 4 / table["seconds"] / 1e9
-    links = table[table["method"] == "links"].groupby("memory")["seconds"].min()
-    table["share_of_links"] = table["memory"].map(links) / table["seconds"]
     gpu = run.node.gpus[0].name if run.plan.device == "cuda" else None
     table = table.merge(least_times(run.plan, gpu), on=["method", "chunks"], how="left")
-    table = against_limit(table, "seconds", "least_seconds", kind="time").drop(columns=["limit"])
+    table = against_limit(table, "seconds", "least_seconds", kind="time").drop(columns=["limit", "share_of_limit"])
     return of_run(table, run, bytes=run.plan.elements * 4)
 
 

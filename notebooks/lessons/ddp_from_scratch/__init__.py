@@ -10,7 +10,7 @@ from lessons.ddp_from_scratch.explorer import explore
 from lessons.ddp_from_scratch.plan import Buckets, Equality, Implementations, Profiles, Trial
 from lessons.ddp_from_scratch.story import all_right, best_size, in_one_minute, sent_early, what_is_hidden
 from lessons.ddp_from_scratch.tables import buckets, cases, costs, curve, equality, implementations, overhead, overlap
-from lessons.ddp_from_scratch.tables import profile, sending, symptoms, trace_spans
+from lessons.ddp_from_scratch.tables import profile, symptoms, trace_spans
 from lessons.ddp_from_scratch.theory import NAMES
 
 _ON_BOTH = ("implementations", "buckets")

@@ -52,8 +52,13 @@ def implementations(run: Run) -> pd.DataFrame:
 
 
 def costs(run: Run) -> pd.DataFrame:
-    """Return `implementations` and `sending` as a reader sees them, rounded; the columns' names carry the units."""
-    table = implementations(run).merge(sending(run)[["strategy", "bus_gb_per_s"]], on="strategy", how="left")
+    """Return `implementations` as a reader sees it, rounded; the columns' names carry the units.
+
+    GB/s: what a ring sends through a link over the wait, where all is sent after backward; flat's wait contains its two
+    copies.
+    """
+    table = implementations(run)
+    link = through_a_link([Sent("all-reduce", 1, sum(messages(run.plan.model, "flat")))], run.plan.gpus)
     shown = {
         "strategy": table["strategy"].map(NAMES),
         "step, ms": table["step_ms"],
@@ -61,7 +66,7 @@ def costs(run: Run) -> pd.DataFrame:
         "longer than nothing sent, ms": table["longer_ms"],
         "beyond noise": table["longer_ms"].abs() > table["spread_longer_ms"],
         "wait after backward, ms": table["waited_ms"],
-        "GB/s": table["bus_gb_per_s"],
+        "GB/s": (link / table["waited_ms"] / 1e6).where(table["strategy"].isin(["naive", "flat"])),
         "extra memory, GiB": table["extra_mib"] / 1024,
         "× torch's DDP": table["over_ddp"],
     }
@@ -113,24 +118,6 @@ def overlap(run: Run) -> pd.DataFrame:
         )
     columns = [*SETTING, *_COUNTS, "expected", "sent_mib", "largest_mib", "last_mib", "equal"]
     return of_run(pd.DataFrame(parts, columns=columns), run)
-
-
-def sending(run: Run) -> pd.DataFrame:
-    """Return one row for each strategy that sends after backward: at which rate it sent, and the links' limit.
-
-    Columns: strategy, link_mib (what a ring sends through a link), waited_ms, bus_gb_per_s, limit, share_of_limit,
-    verdict; least_ms is the time that the link alone needs. Flat's wait contains its two copies.
-    """
-    plan = run.plan
-    table = implementations(run)
-    table = table[table["strategy"].isin(["naive", "flat"])][["strategy", "waited_ms"]].reset_index(drop=True)
-    whole = sum(messages(plan.model, "flat"))
-    link = through_a_link([Sent("all-reduce", 1, whole)], run.plan.gpus)
-    rate = limits.bus_bandwidth_limit(run.datasheet, run.plan.gpus, "all-reduce")
-    table["link_mib"] = link / MIB
-    table["bus_gb_per_s"] = link / table["waited_ms"] / 1e6
-    table["least_ms"] = 1e3 * limits.least_seconds_to_move(link, rate)
-    return of_run(limits.against_limit(table, "bus_gb_per_s", rate), run)
 
 
 _ERRORS = ["gradient_error", "weight_error", "buffer_error", "apart"]

@@ -55,9 +55,6 @@ def test_methods_gives_medians_without_warm_ups(run):
     assert direct["seconds"] == pytest.approx(1.66)
     assert direct["spread_seconds"] == pytest.approx(0.01 * 1.66)
     assert direct["count"] == 3
-    assert direct["gb_per_s"] == pytest.approx(SIZE / 1.66 / 1e9)
-    assert row(table, "scatter_all_gather", chunks=16)["share_of_links"] == pytest.approx(0.0213 / 0.0217)
-    assert row(table, "scatter_all_gather", "pageable", 4)["share_of_links"] == pytest.approx(0.415 / 0.4205)
     assert set(table["verdict"]) == {"ok"}
     facts = {"source": run.source, "small": False, "ranks": 4, "bytes": SIZE}
     assert {name: fact(table, name) for name in facts} == facts
@@ -71,7 +68,7 @@ def test_an_impossible_time_is_flagged(tmp_path):
 
 def test_an_unknown_gpu_has_no_limit(tmp_path):
     table = broadcast.methods(broadcast_run(tmp_path / "run", node=gpu_node(4, "NVIDIA Unknown")))
-    assert table[["least_seconds", "share_of_limit"]].isna().all(axis=None)
+    assert table["least_seconds"].isna().all()
     assert set(table["verdict"]) == {"no limit known"}
 
 

@@ -35,7 +35,7 @@ def measure_lever(worker: Worker, point: SimpleNamespace) -> None:
             training.step()
         meter.reset()
         training.step()
-        worker.record(entry="memory", peak_mib=meter.peak_bytes() / MIB, held_mib=meter.held_bytes() / MIB)
+        worker.record(entry="memory", peak_mib=meter.peak_bytes() / MIB)
     for timing in worker.time(training.step):
         row = {"iteration": timing.iteration, "warm_up": timing.warm_up, "step_ms": 1e3 * timing.seconds}
         worker.record(entry="step", **row, loss=timing.result)

@@ -99,10 +99,7 @@ class KeptTensors(SavedTensors):
 
 
 def measure_memory(worker: Worker, point: SimpleNamespace) -> None:
-    """Append a row a phase (entry="memory"): the peak, and what is held when the phase is over.
-
-    Then one row of entry "counted": the bytes of what `held_bytes` finds.
-    """
+    """Append the peak of each phase (entry="memory"), then what `held_bytes` finds (entry="counted")."""
     with Meter(worker) as meter:
         training = Training(worker, point)
 
@@ -119,8 +116,7 @@ def measure_memory(worker: Worker, point: SimpleNamespace) -> None:
         for phase, work in works.items():
             meter.reset()
             work()
-            sizes = {"peak_mib": meter.peak_bytes() / MIB, "held_mib": meter.held_bytes() / MIB}
-            worker.record(entry="memory", phase=phase, **sizes)
+            worker.record(entry="memory", phase=phase, peak_mib=meter.peak_bytes() / MIB)
             training.losses.clear()
     worker.record(entry="counted", **{f"{name}_mib": size / MIB for name, size in held_bytes(training).items()})
 
