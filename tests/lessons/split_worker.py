@@ -53,12 +53,13 @@ def batch(seed: int, samples: int = 2, positions: int = POSITIONS) -> tuple[torc
 
 
 def check_gradients(ranks: Ranks, frozen: tuple[str, ...]) -> None:
-    """Accumulate over two forwards with one backward and a third batch, of one sample, with its own; finish once."""
+    """Accumulate over two forwards with one backward and a third batch, of one sample, with its own; one sum counts."""
     reference = whole(frozen, tied=not frozen)
     model = split(reference, ranks)
     for each in (model, reference):
         (each(*batch(1)) + each(*batch(2))).backward()
         each(*batch(3, samples=1, positions=6)).backward()
+    model.finish()
     model.finish()
     for weight in reference.parameters():
         weight.data = torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()

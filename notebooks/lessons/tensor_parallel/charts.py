@@ -117,6 +117,7 @@ def steps_chart(*tables: pd.DataFrame) -> Figure:
             parts.beside(left, (row.tokens_per_s + more) if row.status == "ok" else 0, place, text)
         left.set(title=f"{where(table)}: speed", xlabel="tokens per second, all ranks")
         left.set_xlim(0, 1.2 * (table["tokens_per_s"] + spread).max())
+        left.xaxis.set_major_formatter(lambda value, _: units.count(value))
         scale, unit = ledgers.memory_unit(table["held_mib"].max())
         ledgers.held_bars(right, [*places], {item: table[item] / scale for item in HELD})
         ledgers.peak_marks(right, [*places], table["peak_mib"] / scale)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, where
+from labkit.provenance import fact, fact_or, where
 from labkit.story import units
 from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed
@@ -17,6 +17,8 @@ from lessons.tensor_parallel.theory import STRATEGIES
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
+
+_MOST_PERCENT = 50
 
 
 def all_right(cases: pd.DataFrame) -> Markdown:
@@ -139,7 +141,11 @@ def _said_of_widths(table: pd.DataFrame) -> str:
     wide = units.count(last["hidden"])
     longer = f"{units.percent(first['longer_share'])} longer in the narrowest layers"
     least = units.percent(last["longer_share"])
-    return f"**sending makes forward and backward {longer}, and {least} at a width of {wide}.**"
+    said = f"**sending makes forward and backward {longer}, and {least} at a width of {wide}.**"
+    conditions = fact_or(table, "conditions", {})
+    if conditions.get("throttled_percent", 0) > _MOST_PERCENT:
+        said += f" For most of the measuring a GPU was throttled ({conditions['throttle_reasons']})."
+    return said
 
 
 def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markdown:

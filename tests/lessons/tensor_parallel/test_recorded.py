@@ -6,11 +6,12 @@ from figures import checked
 from labkit.engine.errors import PlanError
 from labkit.engine.recordings import replay
 from labkit.launching import launch
+from labkit.theory.step_memory import Shape
 from lessons import tensor_parallel as tp
 from lessons.tensor_parallel.exercises import verdict_of
-from lessons.tensor_parallel.explorer import picture
+from lessons.tensor_parallel.explorer import held_bytes, picture
 from lessons.tensor_parallel.plan import CASES
-from lessons.tensor_parallel.theory import held_elements, local_part, step_s, width_to_pay
+from lessons.tensor_parallel.theory import held_elements, kept_bytes, local_part, step_s, width_to_pay
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,9 @@ def test_sending_is_a_smaller_share_of_wider_layers(recorded):
     assert shares.is_monotonic_decreasing and 0.15 < shares[1024] < 0.22 and shares[8192] < 0.08
     assert table.attrs["pays_from"] == pytest.approx(214, abs=2)
     assert "7.2 %" in tp.from_which_width(table).data
+    assert "For most of the measuring a GPU was throttled (power cap)." in tp.from_which_width(table).data
+    table.attrs["conditions"] = {"throttled_percent": 45.0, "throttle_reasons": "power cap"}
+    assert "throttled" not in tp.from_which_width(table).data
 
 
 def test_split_layers_are_as_fast_as_torch_s(recorded):
@@ -115,8 +119,22 @@ def test_heads_that_do_not_divide_are_refused_in_one_sentence():
         tp.Steps.small(gpus=5)
 
 
+KNOBS = {"layers": 48, "gpus": 32, "memory_gib": 140, "tflop_per_s": 400, "gb_per_s": 200, "node_gb_per_s": 25}
+
+
 def test_the_explorer_splits_layers_inside_the_node():
-    knobs = {"width": 8192, "layers": 80, "gpus": 32, "tflop_per_s": 400, "gb_per_s": 200, "node_gb_per_s": 25}
-    assert "layers over 8 GPUs" in picture(tokens=512, **knobs)
-    assert "whole layers, 8 replicas" in picture(tokens=8192, **knobs | {"gpus": 8})
+    assert "layers over 8 GPUs" in picture(width=8192, tokens=512, **KNOBS)
+    assert "Fastest: whole layers, 8 replicas" in picture(width=2048, tokens=8192, **KNOBS | {"layers": 8, "gpus": 8})
     assert tp.explore().children
+
+
+def test_the_explorer_takes_the_fastest_split_that_fits():
+    states, kept = held_bytes(8192, 48, 512, 8)
+    assert states == 16 * held_elements(8192, 28_672, 48, 32_768, 8)
+    shape = Shape(32_768, 8192, 28_672, 48, 64, 1, 8 * 512)
+    assert kept == kept_bytes(shape, 8, True, 2)
+    fits = (states + kept) / 2**30 / 0.94
+    assert "(✔): layers over 8 GPUs" in picture(width=8192, tokens=512, **KNOBS | {"memory_gib": 1.001 * fits})
+    page = picture(width=8192, tokens=512, **KNOBS | {"memory_gib": 0.999 * fits})
+    assert "(✔): layers over 16 GPUs" in page and page.count("✘") == 4
+    assert "No split fits into 40 GiB" in picture(width=16_384, tokens=512, **KNOBS | {"memory_gib": 40})

@@ -69,7 +69,7 @@ class ParallelTransformer(nn.Module):
         **options: Any,
     ):
         super().__init__()
-        self.loss = loss
+        self.loss, self.to_sum = loss, False  # whether a backward came after the last `finish`
         self.ranks, self.turn, tied = ranks, turn, model.head.weight is model.embedding.weight
         self.embedding = VocabularyParallelEmbedding(ranks, model.embedding)
         self.blocks = nn.ModuleList([ParallelBlock(ranks, block, drop, **options) for block in model.blocks])
@@ -86,19 +86,23 @@ class ParallelTransformer(nn.Module):
         for block in self.blocks:
             hidden = block(hidden, self.turn, self.generators)
         (logits,) = self.head(self.norm(hidden))
-        return self.loss(logits, targets, self.ranks)
+        loss = self.loss(logits, targets, self.ranks)
+        if loss.requires_grad:
+            loss.register_hook(lambda _: setattr(self, "to_sum", True))
+        return loss
 
     def finish(self) -> None:
         """Add up the gradients of weights that every rank has whole, where each rank saw its own positions alone.
 
-        Call it once per step, after the last backward: a second call adds up sums.
+        Call it once per step, after the last backward; a second call without a backward changes nothing.
         """
-        if self.ranks.sequence:
+        if self.ranks.sequence and self.to_sum:
             norms = [module.weight for module in self.modules() if isinstance(module, nn.RMSNorm)]
             biases = [module.bias for module in self.modules() if isinstance(module, RowParallel)]
             for weight in (*norms, *biases):
                 if weight is not None and weight.grad is not None:
                     weight.grad = self.ranks.sum(weight.grad)
+        self.to_sum = False
 
 
 def rotated(turn: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
