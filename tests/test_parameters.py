@@ -19,7 +19,17 @@ from labkit.batch.execute import ThisInterpreter
 from labkit.engine.errors import NotEnoughGpus, ParameterError, PlanError
 from labkit.launching import launch
 from labkit.repository import RECORDED
-from lessons import accounting, attention, beyond_the_node, broadcast, pipeline, precision_memory, sharding, start
+from lessons import (
+    accounting,
+    attention,
+    beyond_the_node,
+    broadcast,
+    one_gpu,
+    pipeline,
+    precision_memory,
+    sharding,
+    start,
+)
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -277,7 +287,8 @@ def test_a_lesson_over_nodes_says_so_or_why_recorded_runs_stand_in(machine, monk
 
 def test_on_a_node_with_one_gpu_each_plan_says_where_it_runs(machine):
     machine(1)
-    assert "`Batches`, `Ladder`, `Timeline`: size **full**, **1 GPU**." in told(sharding)
+    assert "`Timeline`: size **full**, **1 GPU**." in told(sharding)
+    assert "Every launch of this lesson: size **full**, **1 GPU**." in told(one_gpu)
     assert "size **small**, **2 CPU processes**." in told(sharding)
 
 

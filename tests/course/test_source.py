@@ -86,7 +86,7 @@ print(ascii(Settings.read(Path({file!r}))))
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_text_is_utf_8_in_any_locale(tmp_path, locale):
     """Under LC_ALL=C without Python's UTF-8 mode, text is ASCII wherever no encoding is named."""
-    (tmp_path / "cluster.toml").write_text('partition = "großer Rechner"\n', encoding="utf-8")
+    (tmp_path / "cluster.toml").write_text('interface = "großer Rechner"\n', encoding="utf-8")
     code = READERS.format(file=str(tmp_path / "cluster.toml"))
     environment = os.environ | {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-c", code]

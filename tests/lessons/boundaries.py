@@ -111,6 +111,16 @@ WRONG = {
         ("stage >= 2", "stage > 2"),
         ("stage >= 3", "stage > 3"),
     ],
+    "one_gpu.mfu": [
+        ("* sequence", "* 1024"),
+        ("* sequence", "* min(sequence, 1024)"),
+        ("* sequence", "* max(sequence, 1024)"),
+        ("layers * hidden", "layers * 1280"),
+        ("layers * hidden", "36 * hidden"),
+        ("peak_tflop_per_s *", "989 *"),
+        ("6 * parameters", "6 * 12 * layers * hidden**2"),
+        ("return", "tokens_per_s = min(tokens_per_s, 50_000)\n    return"),
+    ],
     "benchmarking.faster": [
         ("statistics.median(before), statistics.median(after)", f"{kind}(before), {kind}(after)")
         for kind in (

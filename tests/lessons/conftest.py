@@ -1,11 +1,14 @@
-"""What tests of several labs need: answers and runs of their own, and published tables that a test may edit."""
+"""What tests of several labs need: answers and runs of their own, published tables to edit, GPUs that are shown."""
 
+import dataclasses
 import shutil
 
 import pandas as pd
 import pytest
 
+from labkit import node
 from labkit.claims import claims
+from labkit.engine.plan import CONTEXT_BYTES, MEMORY_MARGIN
 from labkit.tables import published
 
 
@@ -37,3 +40,16 @@ def edited_claims(tmp_path, monkeypatch):
         return claims(lab).set_index("claim")
 
     return edit
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """Return a function that makes the node show so many GPUs with so many GB free."""
+
+    def shows(gpus: int, gb: float) -> float:
+        here = dataclasses.replace(node.here(), gpus=tuple(node.Gpu(index, "a GPU") for index in range(gpus)))
+        monkeypatch.setattr(node, "here", lambda: here)
+        monkeypatch.setattr(node, "free_bytes", lambda gpus: gb * 1e9)
+        return (1 - MEMORY_MARGIN) * (gb * 1e9 - CONTEXT_BYTES)
+
+    return shows

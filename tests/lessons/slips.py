@@ -77,6 +77,19 @@ SLIPS = {
         ("weights + gradients + states", "(weights + gradients + states) * 2", "double_precision"),
         ("stage >= 3", "stage >= 2", "ahead"),
     ],
+    "one_gpu.mfu": [
+        ("return tokens_per_s", "return 100 * tokens_per_s", "percent"),
+        ("6 * parameters + 12 *", "2 * parameters + 4 *", "forward_alone"),
+        (" + 12 * layers * hidden * sequence", "", "no_attention"),
+        ("12 * layers", "4 * layers", "attention_forward"),
+        (" * 1e12", "", "tera"),
+        (
+            "tokens_per_s * flop / (peak_tflop_per_s * 1e12)",
+            "peak_tflop_per_s * 1e12 / (tokens_per_s * flop)",
+            "upside_down",
+        ),
+        ("12 * layers", "6 * layers", "wrong"),
+    ],
     "benchmarking.faster": [
         ("<= half_range(before) + half_range(after)", "< 0", "noise"),
         ("old / new", "new / old", "upside_down"),

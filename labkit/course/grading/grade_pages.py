@@ -30,7 +30,7 @@ TABLE_STYLE = """
 body { max-width: none; padding: 32px 16px; font-size: 13px; line-height: 1.3; }
 th, td { padding: 4px; } td { vertical-align: middle; } [rowspan]:last-child { min-width: 140px; }
 td:first-child, td:last-child { overflow-wrap: anywhere; } [rowspan]:first-child { min-width: 110px; }
-.points { text-align: center; width: 1px; padding: 4px 2px; } .first { border-left: 1px solid var(--line); }
+.points { text-align: center; width: 1px; padding: 4px 1px; } .first { border-left: 1px solid var(--line); }
 small, tfoot .points { font-size: 11px; line-height: 1; } small { display: block; color: var(--held); }
 thead { position: sticky; top: 0; z-index: 2; background: var(--back); } thead th { vertical-align: bottom; }
 tr > :first-child:not(.first) { position: sticky; left: 0; z-index: 1; background: var(--back); }

@@ -8,12 +8,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from IPython.display import HTML
 
 from labkit.course.exercises import CORE, WARM_UP, Cases, Exercise, Exercises, compared
 from labkit.course.exercises import Trial as Launches
 from labkit.course.judging import Mistake, float32_mistakes
-from labkit.course.lineup import line_up, why, with_bugs
+from labkit.course.lineup import line_up, with_bugs
 from labkit.course.verdict import Verdict
 from labkit.story import units
 from lessons.sharding.plan import Accumulation, Trial
@@ -230,16 +229,3 @@ def verdict_of(row: dict[str, Any]) -> Verdict:
 
 
 suspects, diagnose, show_suspects = line_up("sharding", SYMPTOMS, symptoms, verdict_of, _CODES)
-
-
-def why_fused() -> HTML:
-    """Ask why fused attention makes the step so much faster."""
-    return why(
-        "Fused attention computes the same numbers. Why is the recorded step so much faster with it?",
-        (
-            "It never writes the scores to memory",
-            "They are a number per pair of tokens: memory, not arithmetic, was slow.",
-        ),
-        ("It multiplies in lower precision", "The rung before already multiplies in bfloat16."),
-        ("It needs fewer multiplications", "Backward even computes the scores a second time."),
-    )

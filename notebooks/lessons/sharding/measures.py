@@ -1,57 +1,21 @@
-"""What matters of lab 05: the speed of one GPU, what each GPU of several keeps of it, and what the ledgers explain."""
+"""What matters of lab 05: what each GPU of several keeps of one GPU's speed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from labkit.tables.measures import Measured, figure, figure_of, most_per_second, repeats, workers
-from labkit.theory.gpt import flop_per_token, gpt
-from lessons.sharding import tables
+from labkit.tables.measures import Measured, repeats, workers
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-PUBLISHED = 32582  # tokens/s on one GPU, as the report prints
-_RUNG = "one graph"
 
-
-def _flop_per_token(run: Run) -> float:
-    plan = run.plan
-    parameters = gpt(plan.layers, plan.hidden, plan.words, plan.sequence).parameters
-    return flop_per_token(parameters, plan.layers, plan.hidden, plan.sequence)
-
-
-def tokens(run: Run) -> Measured | None:
-    rows = run.rows
-    rung = rows[rows["knob"] == _RUNG]
-    if rung.empty or not run.plan.of_the_report:
-        return None
-    batch = int(rung["batch"].iloc[0])
-    setting = f"{run.plan.layers} layers, batch {batch}, {run.plan.sequence} tokens, bfloat16, one graph"
-    time = Measured.of(repeats(run, "step_ms", knob=_RUNG), setting)
-    limit = most_per_second(run, _flop_per_token(run), "bfloat16")
-    return time and time.rate(1e3 * batch * run.plan.sequence, limit)
-
-
-def efficiency(run: Run) -> Measured | None:
+def efficiency(run: Run, strategy: str) -> Measured | None:
+    """Return the share of one GPU's rate that each GPU keeps, large batch; None of another model than the report's."""
     if not run.plan.of_the_report:
         return None
     shared = {"load": "large", "ranks": run.plan.gpus}
     alone = Measured.of(repeats(run, "step_ms", load="large", strategy="single"), "")
-    steps = repeats(run, "step_ms", strategy="ddp", **shared)
+    steps = repeats(run, "step_ms", strategy=strategy, **shared)
     setting = f"{run.plan.layers} layers, {run.plan.large} samples per GPU, {workers(run)}"
     return Measured.of([100 * alone.value / step for step in steps] if alone else [], setting, 100)
-
-
-def over_published(run: Run, in_float8: bool) -> Measured | None:
-    """Return how many times the published rate the fastest rung reaches; None of another model than the report's."""
-    if not run.plan.of_the_report:
-        return None
-    table = tables.ladder(run)
-    rungs = table[table["knob"].str.startswith("float8") == in_float8].sort_values("tokens_per_s", ascending=False)
-    return figure_of(run, rungs, "tokens_per_s", 1 / PUBLISHED)
-
-
-def unexplained_batch(run: Run) -> Measured:
-    table = tables.batches(run).dropna(subset=["peak_mib"])
-    return figure(run, 100 * (1 - table["predicted_mib"] / table["peak_mib"]).abs().max())

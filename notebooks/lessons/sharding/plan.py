@@ -1,4 +1,4 @@
-"""Knobs of lab 05: GPT-2 under each strategy, its step's speed, batches, accumulation, profiles and trials."""
+"""Knobs of lab 05: GPT-2 under each strategy, accumulation, profiles and trials."""
 
 from __future__ import annotations
 
@@ -14,19 +14,6 @@ from labkit.theory.gpt import forward_bytes
 from labkit.theory.memory import compared_bytes
 
 VARIANTS = ("right", "root_only", "synced_every_time", "undivided")
-LADDER = {  # from the report's configuration up, a rung changes one knob and keeps the others; {}: as many as fit
-    "float32": {"micro_batch": 0},
-    "bfloat16 autocast": {"precision": "autocast"},
-    "fused attention": {"attention": "fused"},
-    "fused AdamW": {"fused": True},
-    "torch.compile": {"compiled": "blocks"},
-    "padded vocabulary": {"pad": True},
-    "bfloat16 weights": {"precision": "bfloat16"},
-    "larger micro-batch": {},
-    "one graph": {"compiled": "whole"},
-    "by hand": {"compiled": "by hand", "precision": "bfloat16"},
-    "float8 products": {"compiled": "by hand, float8"},
-}
 _WRONG = {"root_only": {"strategy": "fsdp_root"}, "synced_every_time": {"synced": "every"}}
 _FEWER = smaller_gpts(micro_batch=(8, 4, 2, 1))
 
@@ -65,56 +52,6 @@ class Strategies(Sharding):
                 if ranks in (1, counts[-1]):
                     micro = min(self.micro_batch, self.batch // ranks)
                     yield self.setting(strategy, ranks, micro_batch=micro, batch=self.batch) | {"load": "shared out"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ladder(Sharding):
-    """One GPU, from the report's configuration up, one knob per rung; "one graph" (half a minute) only if named."""
-
-    least: ClassVar[int] = 1
-    SMALL: ClassVar[dict[str, Any]] = {"large": 8, "micro_batch": 2}
-    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_gpts(
-        large=(64, 48, 32, 24, 16, 12, 8, 6, 4, 2, 1), micro_batch=(8, 8, 8, 8, 4, 2, 2, 1, 1, 1, 1)
-    )
-
-    rungs: tuple[str, ...] = tuple(rung for rung in LADDER if rung != "one graph")
-    large: int = 64
-    warm_ups: int = 2
-    repeats: int = 5
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        knobs: dict[str, Any] = {
-            "precision": "float32",
-            "fused": False,
-            "compiled": "no",
-            "attention": "plain",
-            "pad": False,
-        }
-        for rung in self.rungs:
-            self.require("rung", rung, tuple(LADDER))
-            knobs |= LADDER[rung] or {"micro_batch": self.large}
-            if self.device == "cuda" or "compiled" not in LADDER[rung]:  # else it is the rung before, once more
-                yield self.setting(**knobs) | {"knob": rung}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batches(Sharding):
-    """One GPU, more and more sequences at once, until they do not fit."""
-
-    least: ClassVar[int] = 1
-    SMALL: ClassVar[dict[str, Any]] = {"sizes": (1, 2, 4, 8)}
-    MIDDLE: ClassVar[dict[str, dict[str, Any]]] = smaller_gpts()
-
-    sizes: tuple[int, ...] = (1, 4, 8, 16, 32, 64, 128)
-    warm_ups: int = 2
-    repeats: int = 3
-
-    def knobs(self) -> Iterator[dict[str, Any]]:
-        for size in self.sizes:
-            yield self.setting(micro_batch=size)
-
-    def must_fit(self, point: SimpleNamespace) -> bool:
-        return point.micro_batch == self.sizes[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, fact_or, is_recorded, place_name
+from labkit.provenance import fact, is_recorded, place_name
 from labkit.story import units
 from labkit.story.names import STRATEGY_NAMES
 from labkit.story.profile import EXPLAINED, host_bound
-from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
+from labkit.story.verdict import NOT_COMPARED, one_minute, verdict
 from labkit.story.words import listed, resolved
 from lessons.sharding import tables
 
 if TYPE_CHECKING:
     from labkit.engine.run import Run
 
-_NEAR_BEST = 0.05  # of the best rate
 _CLEAR = 0.02  # of one GPU's rate: what a smaller batch must cost to be named
 _AGREE_POINTS = 3.0  # of overlap
 _SAME = "the same time within noise"
@@ -126,61 +125,6 @@ def same_training(table: pd.DataFrame) -> Markdown:
         "✔ **All strategies train as one process does**: losses and updates differ by rounding, "
         f"at most {millionths} millionths."
     )
-
-
-def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
-    """Say what all knobs together bring, recorded and, unless on CPUs, here; takes two `ladder`s."""
-    best = recorded.loc[recorded["times_first"].idxmax()]
-    head = f"**Recorded: {units.times(best['times_first'])} as fast with {best['knob']}.**"
-    wide = recorded[~recorded["knob"].str.startswith("float8")].nlargest(1, "tokens_per_s").iloc[0]
-    if pd.notna(wide["mfu"]):
-        head += f" In bfloat16 the fastest is {wide['knob']}, with an MFU of {units.percent(wide['mfu'])}."
-    rows = here[here["tokens_per_s"].notna()]
-    if fact(here, "on_cpu"):
-        return verdict(f"{head} {CPU_TIMES}")
-    if len(rows) < 2:
-        return verdict(f"{head} Here fewer than two settings were measured.")
-    last, first = rows.loc[rows["tokens_per_s"].idxmax()], rows.iloc[0]
-    if not resolved(*(row[name] for name in ("tokens_per_s", "spread_tokens_per_s") for row in (last, first))):
-        return verdict(f"{head} Here no knob makes it faster beyond noise.")
-    return verdict(f"{head} Here {units.times(last['times_first'])}, with {last['knob']}.")
-
-
-def in_float8(table: pd.DataFrame) -> Markdown:
-    """Say what float8 products gain, and how far gradients and losses are from those of bfloat16; takes `float8`."""
-    if table.empty:
-        return verdict("No GPU ran the step in float8 and in bfloat16.")
-    row = table.iloc[0]
-    gain = f"{units.times(row['times'])} as fast" if row["times"] > 1 else "no faster"
-    return verdict(
-        f"**With float8 products the step is {gain}.** Its gradient differs from bfloat16's by "
-        f"{units.percent(row['gradient_away'])}, the loss of no step by more than {units.percent(row['loss_away'])}."
-    )
-
-
-def power_limit(recorded: pd.DataFrame) -> Markdown:
-    """Say whether the ladder ends at the power limit: the clock of its last rung beside the first's; takes `ladder`."""
-    conditions = fact_or(recorded, "conditions", {})
-    first, last = recorded["sm_mhz"].iloc[[0, -1]]
-    if not last < (1 - _NEAR_BEST) * first or "power cap" not in str(conditions.get("throttle_reasons")):
-        return verdict("The run does not show that the GPU's power limit slows its last rung.")
-    return verdict(
-        f"**The last rungs meet the GPU's power limit of {conditions['power_limit_w']:.0f} W**: its clock falls from "
-        f"{units.count(first)} MHz on the first rung to {units.count(last)} MHz on the last, and the peak rate with it."
-    )
-
-
-def enough_sequences(table: pd.DataFrame) -> Markdown:
-    """Say from which batch on more of it brings little, and whether the ledger knew the peaks; takes `batches`."""
-    fits = table[table["tokens_per_s"].notna()]
-    if fits.empty:
-        return verdict("No batch fitted.")
-    near = fits[fits["tokens_per_s"] >= (1 - _NEAR_BEST) * fits["tokens_per_s"].max()]["micro_batch"].min()
-    head = f"**From {near} sequences on, the rate is within {100 * _NEAR_BEST:g} % of the best.**"
-    apart = (1 - fits["predicted_mib"] / fits["peak_mib"]).abs().max()
-    if pd.isna(apart):
-        return verdict(f"{head} There is no GPU memory to run out of.")
-    return verdict(f"{head} The ledger is within {units.percent(apart)} of every peak.")
 
 
 def one_exchange(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
@@ -329,12 +273,6 @@ def in_one_minute(here: Mapping[str, Run], recorded: Mapping[str, Run]) -> Markd
     return one_minute(_RULES, here=here, recorded=recorded)
 
 
-def _knobs(runs: Mapping[str, Run]) -> str:
-    table = tables.ladder(runs["ladder"])
-    best = table.loc[table["tokens_per_s"].idxmax()]
-    return f"{units.times(best['times_first'])} as fast with all knobs up to {best['knob']}"
-
-
 def _saving(runs: Mapping[str, Run]) -> str | None:
     held = tables.memory(runs["strategies"])
     saved, ddp = _saved_share(held), _row(held, "ddp")
@@ -373,7 +311,6 @@ def _on_gpus(plan: str, show: Callable[[Mapping[str, Run]], str | None]) -> Call
 
 
 _RULES = {
-    "Make one GPU fast before you add another": _on_gpus("ladder", _knobs),
     "Sharding shrinks states, never activations": _saving,
     "Give a GPU enough work between two collectives": _on_gpus("strategies", _enough_work),
     "One exchange of gradients per step sends less: measure whether it is faster": _on_gpus("accumulation", _exchange),

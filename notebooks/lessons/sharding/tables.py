@@ -15,8 +15,6 @@ from labkit.tables.ledgers import equality as equality
 from labkit.tables.profile import MOMENT, at_setting, profile
 from labkit.tables.profile import trace_spans as trace_spans
 from labkit.tables.published import published
-from labkit.tables.rates import ladder as rungs
-from labkit.tables.rates import rates, utilised
 from labkit.tables.rates import strategies as strategies
 from labkit.theory.alpha_beta import Link
 from labkit.theory.gpt import bytes_per_parameter
@@ -29,48 +27,6 @@ if TYPE_CHECKING:
 
 _SPREAD = "spread_efficiency"
 _BY = ["load", "strategy", "ranks"]
-
-
-def ladder(run: Run) -> pd.DataFrame:
-    """Return per rung: its knob, step_ms, tokens_per_s with spread, times the one before, times the first, mfu.
-
-    sm_mhz: the GPU's clock right after a step, median of the steps; NaN where it is not known.
-    """
-    plan = run.plan
-    table = rungs(run, per_sample=plan.sequence, unit="tokens")
-    precision = run.rows.drop_duplicates("knob").set_index("knob")["precision"]
-    precision = precision.mask(precision.index.str.startswith("float8"), "float8")  # the peak of its products
-    steps = run.rows_with(["sm_mhz", "warm_up"])
-    table["sm_mhz"] = table["knob"].map(steps[steps["warm_up"] == 0].groupby("knob")["sm_mhz"].median())
-    return utilised(table, run, table["knob"].map(precision))
-
-
-def float8(run: Run) -> pd.DataFrame:
-    """Return one row of a `Ladder`'s float8 rung beside "by hand": times, gradient_away, loss_away; none without both.
-
-    times: its rate over that of bfloat16. gradient_away: the median over seeds of the difference's norm over the
-    gradient's. loss_away: the largest difference of a step's losses, from the same weights and samples, over the loss.
-    """
-    rates_of, rows = ladder(run).set_index("knob")["tokens_per_s"], run.rows
-    if not {"by hand", "float8 products"} <= {*rates_of.dropna().index}:
-        return of_run(pd.DataFrame(columns=["times", "gradient_away", "loss_away"]), run)
-    losses = rows[rows["entry"] == "step"].pivot_table(index=["seed", "iteration"], columns="knob", values="loss")
-    away = (losses["float8 products"] / losses["by hand"] - 1).abs().max()
-    times, gradient = rates_of["float8 products"] / rates_of["by hand"], run.entries("gradients")["away"].median()
-    return of_run(pd.DataFrame([{"times": times, "gradient_away": gradient, "loss_away": away}]), run)
-
-
-def batches(run: Run) -> pd.DataFrame:
-    """Return per micro-batch on one GPU: tokens_per_s, mfu, peak and reserved MiB, the ledger's, and the status."""
-    plan = run.plan
-    table = rates(run, ["micro_batch", "batch"], per_sample=plan.sequence, unit="tokens")
-    table = utilised(table, run, plan.precision)
-    held = memory(run, ["micro_batch"]).set_index("micro_batch")
-    for column in ("peak", "reserved"):
-        table[f"{column}_mib"] = table["micro_batch"].map(held[column])
-    due = {point.micro_batch: sum(plan.forecast(vars(point)).values()) for point in plan.points()}
-    table["predicted_mib"] = table["micro_batch"].map(due) / MIB
-    return table
 
 
 def memory(run: Run, by: list[str] | None = None) -> pd.DataFrame:

@@ -29,6 +29,7 @@ MEASURED = {
         "attention.add_tile",
         "beyond_the_node.hierarchical_all_reduce",
         "ddp_fsdp.sharded_layer",
+        "one_gpu.head_loss",
         "sharding.sharded_step",
     ),
     *(f"broadcast.{name}" for name in ("pipelined", "scatter_all_gather")),

@@ -9,12 +9,10 @@ from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from lessons import sharding
 
-PUBLISHED = 32582  # tokens/s
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The recorded runs by their plans, a small run of strategies and one of batches, and runs that lack a part."""
+    """The recorded runs by their plans, a small run of strategies, and one that lacks a part."""
     folder = tmp_path_factory.mktemp("charts")
 
     def small(plan):
@@ -25,14 +23,12 @@ def runs(tmp_path_factory):
         ]
         return write_run(folder / plan.name, plan, CPU, steps)
 
-    strategies, ladder = full(sharding.Strategies, large=48), full(sharding.Ladder, gpus=1)
+    strategies = full(sharding.Strategies, large=48)
     return {name: replay(path) for name, path in sharding.RECORDED.items()} | {
         "few strategies": small(sharding.Strategies.small(device="cpu", gpus=2)),
-        "few batches": small(sharding.Batches.small(device="cpu", gpus=1)),
         "no ddp": made(
             folder / "no ddp", strategies, step_of, failed=lambda p: (p.strategy, p.load) == ("ddp", "large")
         ),
-        "short": made(folder / "short", ladder, lambda point: 300.0, failed=lambda point: point.point > 5),
     }
 
 
@@ -57,25 +53,6 @@ def test_strategies_chart(runs, names):
         assert len(ax.texts) == rows["efficiency"].count(), "each bar that was measured has its share"
 
 
-def test_batches_chart(runs):
-    here, recorded = (sharding.batches(runs[name]) for name in ("few batches", "batches"))
-    figure = checked(sharding.batches_chart(here, recorded, published("gpt2_batch_size")))
-    assert [ax.get_ylabel() for ax in figure.axes[1::2]] == ["MiB of one rank", "GiB of one rank"]
-    assert [text.get_text().strip(": ") for ax in figure.axes for text in ax.texts] == ["out of memory"]
-    assert "one CPU process" in figure.axes[0].get_title(loc="left")
-    assert "published (H100)" in labels(figure)
-    assert "published (H100)" not in labels(checked(sharding.batches_chart(None, recorded)))
-
-
-@pytest.mark.parametrize(("names", "guess"), [(("short", "ladder"), None), (("ladder",), 90_000.0)])
-def test_waterfall_chart(runs, names, guess):
-    tables = [sharding.ladder(runs[name]) for name in names]
-    figure = checked(sharding.waterfall_chart(*tables, published=PUBLISHED, guess=guess))
-    for ax, table in zip(figure.axes, tables, strict=True):
-        assert sum("out of memory" in text.get_text() for text in ax.texts) == table["tokens_per_s"].isna().sum()
-    assert ("your prediction" in labels(figure)) == bool(guess)
-
-
 def test_trace_charts(runs):
     checked(sharding.breakdown_chart(sharding.profile(runs["profiles"])))
     spans = [sharding.trace_spans(runs["profiles"], name) for name in ("ddp", "fsdp_grad", "fsdp_full")]
@@ -87,7 +64,7 @@ def test_trace_charts(runs):
 
 def test_memory_chart(runs):
     none, pair = (
-        (sharding.memory_timeline(run), sharding.segments(run)) for run in (runs["few batches"], runs["timeline"])
+        (sharding.memory_timeline(run), sharding.segments(run)) for run in (runs["few strategies"], runs["timeline"])
     )
     figure = checked(sharding.memory_chart(none, pair))
     assert len(figure.axes) == 2, "a run without GPU memory is left out"

@@ -10,7 +10,7 @@ from muted_worker import Muted
 from labkit.launching import launch
 from lessons import sharding
 from lessons.sharding.exercises import verdict_of
-from lessons.sharding.plan import LADDER, VARIANTS
+from lessons.sharding.plan import VARIANTS
 from lessons.sharding.worker import trials as links
 
 CPU = torch.device("cpu")
@@ -91,15 +91,7 @@ def test_muted_steps_send_nothing_and_what_follows_is_as_before():
 
 
 @pytest.mark.slow
-def test_batches_rungs_and_a_timeline_without_a_gpu():
-    table = sharding.batches(launch(sharding.Batches.small(repeats=1), progress=False))
-    assert table["micro_batch"].tolist() == [1, 2, 4, 8]
-    assert (table["tokens_per_s"] > 0).all() and table["peak_mib"].isna().all()
-    assert table["predicted_mib"].is_monotonic_increasing
-    table = sharding.ladder(launch(sharding.Ladder.small(repeats=1, rungs=tuple(LADDER)), progress=False))
-    of_gpus = {"torch.compile", "one graph", "by hand", "float8 products"}
-    assert table["knob"].tolist() == [name for name in LADDER if name not in of_gpus]
-    assert table["batch"].tolist() == [2] * 6 + [8] and (table["tokens_per_s"] > 0).all()
+def test_a_timeline_without_a_gpu():
     assert sharding.memory_timeline(launch(sharding.Timeline.small(), progress=False)).empty
 
 

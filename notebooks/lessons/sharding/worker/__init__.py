@@ -14,7 +14,7 @@ from labkit.worker.counting import record_ledgers
 from labkit.worker.gpt import Gpt, samples
 from labkit.worker.settings import prepare, release_memory, set_precision
 from labkit.worker.trainer import Batch, Trainer, adamw, batch_source, time_steps
-from lessons.sharding.plan import Ladder, Links, Profiles, Timeline, Trial
+from lessons.sharding.plan import Links, Profiles, Timeline, Trial
 from lessons.sharding.worker.overlap import profile
 from lessons.sharding.worker.trials import time_collective, try_variant
 from lessons.sharding.worker.yours import YourTrainer
@@ -39,9 +39,6 @@ def measure(worker: Worker, point: SimpleNamespace) -> None:
 
 def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
     """Build the model under its strategy and measure what the plan asks for."""
-    if point.compiled.startswith("by hand"):
-        _run_by_hand(worker, point, group)
-        return
     model, optimizer = Gpt(worker.plan, point, worker.device), adamw(_LEARNING_RATE, point.precision, point.fused)
     if point.synced == "yours":
         trainer = YourTrainer(model, worker.plan.yours, group, worker.device, optimizer)
@@ -56,23 +53,8 @@ def _run_point(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup 
         _record_phases(worker, trainer, next_batches)
     else:
         time_steps(worker, trainer, next_batches, group)
-        if point.seed == worker.plan.seeds[0] and not isinstance(worker.plan, Ladder):
+        if point.seed == worker.plan.seeds[0]:
             record_ledgers(worker, trainer, next_batches())
-
-
-def _run_by_hand(worker: Worker, point: SimpleNamespace, group: dist.ProcessGroup | None) -> None:
-    """Time the step that is written out, from the same weights and on the same samples."""
-    from lessons.sharding.worker.by_hand import ByHand  # Triton is needed for this alone
-
-    model, in_float8 = Gpt(worker.plan, point, worker.device), point.compiled.endswith("float8")
-    trainer, next_batches = (
-        ByHand(model, point.micro_batch, _LEARNING_RATE, in_float8=in_float8),
-        batch_source(worker, point, samples),
-    )
-    if in_float8:
-        worker.record(entry="gradients", away=trainer.away_in_float8(next_batches()))
-        next_batches = batch_source(worker, point, samples)
-    time_steps(worker, trainer, next_batches, group)
 
 
 def _record_phases(worker: Worker, trainer: Trainer, next_batches: Callable[[], list[Batch]]) -> None:

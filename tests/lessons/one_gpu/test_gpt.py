@@ -13,7 +13,7 @@ from labkit.theory.gpt import SIZES, VOCABULARY, activations, flop_per_token, gp
 from labkit.theory.shapes import elements
 from labkit.worker.counting import SavedTensors
 from labkit.worker.gpt import Gpt, samples
-from lessons.sharding.plan import Batches, Profiles
+from lessons.one_gpu.plan import Batches, Ladder
 
 
 def built(plan, **setting) -> tuple[Gpt, SimpleNamespace]:
@@ -98,7 +98,7 @@ def test_published_sizes():
     assert counted["GPT-2 Large"] == 774_030_080
     assert counted["GPT-2 XL"] == 1_557_611_200
     assert all(hidden % heads == 0 for _, hidden, heads in SIZES.values())
-    plan = Profiles.full(device="cuda", gpus=2)
+    plan = Ladder.full(device="cuda", gpus=1)
     assert plan.model(VOCABULARY).parameters == 774_030_080
 
 

@@ -14,9 +14,9 @@ import torch
 from torch.nn import functional
 
 from labkit.worker.gpt import Gpt, samples
-from lessons import sharding
-from lessons.sharding.worker import by_hand, float8, measure
-from lessons.sharding.worker.by_hand import ByHand
+from lessons import one_gpu
+from lessons.one_gpu.worker import by_hand, float8, measure
+from lessons.one_gpu.worker.by_hand import ByHand
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 RATE, BATCH = 3e-3, 3
@@ -34,7 +34,7 @@ def few_programs(monkeypatch):
 
 
 def plan_of(**knobs):
-    return sharding.Ladder.small(gpus=1, **SIZE | knobs)
+    return one_gpu.Ladder.small(gpus=1, **SIZE | knobs)
 
 
 def model_of(plan, precision, seed=0) -> Gpt:
@@ -200,7 +200,7 @@ import json, os, subprocess, tempfile
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from lessons.sharding.worker import by_hand, float8
+from lessons.one_gpu.worker import by_hand, float8
 
 def told(kernel, pointers, others, constants, warps):
     signature = pointers | others | dict.fromkeys(constants, "constexpr")

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from labkit.worker.gpt import Gpt
 from labkit.worker.trainer import Batch
-from lessons.sharding.worker.float8 import float8_linear, float8_linear_back
+from lessons.one_gpu.worker.float8 import float8_linear, float8_linear_back
 
 EPSILON, DECAY, BETAS = 1e-8, 0.01, (0.9, 0.999)  # as torch's AdamW
 PROGRAMS = 528  # of LayerNorm's backward, each with its own sums: four on each of an H200's processors find registers
