@@ -68,7 +68,7 @@ def _rungs(ax: Axes, table: pd.DataFrame, rates: pd.Series, spreads: pd.Series) 
 
 def held_chart(table: pd.DataFrame) -> Figure:
     """Computed: what a step holds, a bar per number of sequences; takes `held`."""
-    figure, ax = canvas.canvas(1, width=8.0, height=0.9 + 0.45 * len(table))
+    figure, ax = canvas.canvas(1, width=8.0, height=1.5 + 0.42 * len(table))
     parts.rows(ax, [f"{count} sequence{'s' * (count > 1)}" for count in table["sequences"]])
     end = 0 * table["weights_gib"]
     for color, (column, label) in zip(canvas.SERIES, _HELD.items(), strict=False):
@@ -76,7 +76,7 @@ def held_chart(table: pd.DataFrame) -> Figure:
     for place, row in enumerate(table.itertuples()):
         share = units.percent(row.logits_gib / end.iloc[place])
         parts.beside(ax, end.iloc[place], place, f"{units.number(end.iloc[place])} GiB, {share} logits")
-    ax.set(xlabel="GiB where backward starts", xlim=(0, 1.35 * end.max()))
+    ax.set(title="Computed", xlabel="GiB where backward starts", xlim=(0, 1.35 * end.max()))
     ax.grid(axis="x")
     return parts.close(figure, table)
 

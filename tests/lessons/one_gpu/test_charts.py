@@ -54,7 +54,7 @@ def test_waterfall_chart(runs, names, guess):
 
 def test_held_chart():
     table = one_gpu.held((1, 32))
-    figure = one_gpu.held_chart(table)
+    figure = checked(one_gpu.held_chart(table), drawing=True)
     assert "theory" in figure.get_supxlabel()
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["1 sequence", "32 sequences"]

@@ -34,7 +34,8 @@ def drive(
     with CountedMemory() as counted:
         result = function(*given, pieces)
     if not isinstance(result, tuple | list) or len(result) != 3:
-        return {"form": f"gives {type(result).__name__}, not loss, d_hidden and d_head"}
+        found = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+        return {"form": f"gives {found}, not loss, d_hidden and d_head"}
     loss, *gradients = result
     for name, found, like in zip(("d_hidden", "d_head"), gradients, (hidden, head), strict=True):
         if not torch.is_tensor(found) or found.shape != like.shape:
