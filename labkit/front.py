@@ -21,3 +21,4 @@ from labkit.story.conditions import explain_conditions
 from labkit.story.nodes import explain_links
 from labkit.tables.nodes import nodes_table
 from labkit.tables.published import published, published_topology
+from labkit.trace_file import save_trace

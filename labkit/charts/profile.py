@@ -52,7 +52,7 @@ def breakdown_chart(*tables: pd.DataFrame, names: Mapping[str, str] = STRATEGY_L
         ax.set_xlim(0, (1.25 + 0.2 * len(tables)) * table["window_ms"].max())
     canvas.legend_above(axes[0])
     waits = [
-        f"{where(table).split(',')[0].lower()}, host-bound, with the GPU's idle share: {', '.join(idle)}"
+        f"{where(table).split(',')[0].lower()}, host-bound, idle share of the idlest GPU: {', '.join(idle)}"
         for table in tables
         if (idle := host_bound(table, names))
     ]

@@ -14,7 +14,7 @@ def test_the_recorded_step_whose_host_starts_kernels_late():
     assert host_bound(sharding.profile(run)) == ["FSDP gradient-only 25 %", "FSDP full 45 %"]
     assert "The host is late" in sharding.hidden_share(sharding.overlap(run)).data
     footer = sharding.breakdown_chart(sharding.profile(run)).get_supxlabel()
-    assert "recorded, host-bound, with the GPU's idle share: FSDP, gradient-only 25 %, FSDP, full 45 %" in footer
+    assert "recorded, host-bound, idle share of the idlest GPU: FSDP, gradient-only 25 %, FSDP, full 45 %" in footer
     assert "DDP" not in footer, "its gaps are those of any profiled step"
 
 

@@ -7,7 +7,7 @@ from lessons.one_gpu.charts import batches_chart, held_chart, waterfall_chart
 from lessons.one_gpu.exercises import attempts, check, diagnose, hint, show_suspects, solution, suspects, why_fused
 from lessons.one_gpu.exercises import yours
 from lessons.one_gpu.plan import Batches, Head, Ladder, Trial
-from lessons.one_gpu.story import enough_sequences, fastest_step, in_float8, in_one_minute, power_limit
+from lessons.one_gpu.story import answer, enough_sequences, fastest_step, in_float8, in_one_minute, power_limit
 from lessons.one_gpu.tables import batches, float8, head, held, ladder, symptoms
 
 RECORDED = Recordings("one_gpu", 1, {"ladder": ("h200",), "batches": ("h200x2",), "suspects": ("cpu",)})

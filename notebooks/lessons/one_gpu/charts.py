@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FASTER, _SLOWER = canvas.SERIES[2], canvas.SERIES[5]
-_HELD = {"weights_gib": "weights, gradients, states", "blocks_gib": "activations of blocks", "logits_gib": "logits"}
+_HELD = {"weights_gib": "weights and states", "blocks_gib": "activations of blocks", "logits_gib": "logits"}
 
 
 def waterfall_chart(*tables: pd.DataFrame, published: float | None = None, guess: Any = None) -> Figure:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from IPython.display import Markdown
 
-from labkit.provenance import fact, fact_or
+from labkit.provenance import fact, fact_or, is_recorded
 from labkit.story import units
 from labkit.story.verdict import CPU_TIMES, NOT_COMPARED, one_minute, verdict
-from labkit.story.words import resolved
+from labkit.story.words import capitalised, listed, resolved
 from lessons.one_gpu import tables
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if pd.notna(wide["mfu"]):
         head += f" In bfloat16 the fastest is {wide['knob']}, with an MFU of {units.percent(wide['mfu'])}."
     rows = here[here["tokens_per_s"].notna()]
+    if is_recorded(here):
+        return verdict(head)
     if fact(here, "on_cpu"):
         return verdict(f"{head} {CPU_TIMES}")
     if len(rows) < 2:
@@ -36,6 +38,16 @@ def fastest_step(here: pd.DataFrame, recorded: pd.DataFrame) -> Markdown:
     if not resolved(*(row[name] for name in ("tokens_per_s", "spread_tokens_per_s") for row in (last, first))):
         return verdict(f"{head} Here no knob makes it faster beyond noise.")
     return verdict(f"{head} Here {units.times(last['times_first'])}, with {last['knob']}.")
+
+
+def answer(table: pd.DataFrame) -> Markdown:
+    """Say how fast the fastest bfloat16 rung is, and which two rungs bring most; takes a `ladder`."""
+    wide = table[~table["knob"].str.startswith("float8")]
+    best = wide.loc[wide["tokens_per_s"].idxmax()]
+    reached = f", an MFU of {units.percent(best['mfu'])}" if pd.notna(best["mfu"]) else ""
+    most = listed(table.nlargest(2, "times_previous")["knob"])
+    rate = units.count(round(best["tokens_per_s"]))
+    return verdict(f"**In bfloat16 one GPU trains {rate} tokens/s{reached}.** {capitalised(most)} bring most of it.")
 
 
 def in_float8(table: pd.DataFrame) -> Markdown:

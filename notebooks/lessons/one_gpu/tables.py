@@ -63,10 +63,11 @@ def batches(run: Run) -> pd.DataFrame:
 def held(sequences: tuple[int, ...] = (1, 8, 32, 64), length: int = 1024) -> pd.DataFrame:
     """Return one row per number of sequences, by formula: the GiB of GPT-2 Large's weights, blocks and logits.
 
-    Everything is bfloat16; weights_gib are 16 bytes per parameter: weight, gradient, float32 copy and two moments.
+    Everything is bfloat16; weights_gib are 14 bytes per parameter: weight, float32 copy and two moments. Where backward
+    starts, there are no gradients yet.
     """
     layers, hidden, heads = SIZES["GPT-2 Large"]
-    weights = 16 * gpt(layers, hidden).parameters / GIB
+    weights = 14 * gpt(layers, hidden).parameters / GIB
     rows = []
     for count in sequences:
         kept = activations(layers, hidden, heads, VOCABULARY, count, length, element_bytes=2) / GIB

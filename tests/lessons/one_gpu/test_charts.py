@@ -64,4 +64,4 @@ def test_held_chart():
     ]
     whole = table[["weights_gib", "blocks_gib", "logits_gib"]].sum(axis=1)
     assert ends == pytest.approx(whole.to_list())
-    assert "5.1 % logits" in ax.texts[1].get_text()
+    assert "5.3 % logits" in ax.texts[1].get_text()

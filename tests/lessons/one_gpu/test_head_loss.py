@@ -109,6 +109,18 @@ WRONG_ONES = {
         ],
     ),
     "one token left out": ("wrong", [("range(0, tokens, size)", "range(0, tokens - 1, size)"), ONE_BY_ONE]),
+    "pieces of equal length, the rest left out": (
+        "uneven",
+        [
+            ("size = -(-tokens // pieces)", "size = tokens // pieces"),
+            ("range(0, tokens, size)", "range(0, size * pieces, size)"),
+            ("d_hidden = torch.empty_like", "d_hidden = torch.zeros_like"),
+        ],
+    ),
+    "a mean of the pieces' means": (
+        "uneven",
+        [("d /= tokens", "d /= len(t) * pieces"), ("/ tokens", "/ (len(t) * pieces)")],
+    ),
     "no gradient of the head": ("form", [(RETURN, "return loss, d_hidden")]),
     "turned head": ("form", [(RETURN, "return loss, d_hidden, d_head.T")]),
     "a loss a token": ("form", [(RETURN, "return torch.zeros(tokens), d_hidden, d_head")]),

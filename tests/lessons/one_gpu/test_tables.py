@@ -62,7 +62,7 @@ def test_measures(tmp_path):
 def test_what_a_step_holds_is_the_formula():
     table = one_gpu.held((1, 32)).set_index("sequences")
     parameters, tokens = 774_030_080, 32 * 1024
-    assert table["weights_gib"].to_list() == pytest.approx([16 * parameters / GIB] * 2)
+    assert table["weights_gib"].to_list() == pytest.approx([14 * parameters / GIB] * 2)
     logits = 2 * tokens * 50257 / GIB
     assert table.loc[32, "logits_gib"] == pytest.approx(logits)
     kept = activations(36, 1280, 20, 50257, 32, 1024, element_bytes=2) / GIB
