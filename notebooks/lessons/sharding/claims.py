@@ -154,6 +154,13 @@ def _in_float32() -> bool:
     return all("f32" in name for name in names)
 
 
+def _possible_in(needed: float, most: float) -> bool | None:
+    """Return whether an H100 reaches these TFLOP/s in float32; None where it does in FP16 alone: see `precision`."""
+    if needed <= 1.02 * most:
+        return True
+    return None if needed <= H100.tflops("fp16") else False
+
+
 def _ranked_names(ranked: pd.Series) -> str:
     return figures_text(_NAMES[strategy] for strategy in ranked.index)
 
@@ -198,7 +205,7 @@ FIGURES = {
     "rate_in_float32": Figures(
         lambda: round(tflops(LARGE, printed_rate())),
         lambda: H100.tflops("fp32"),
-        lambda needed, most: needed <= 1.02 * most,
+        _possible_in,
     ),
     "ranking": Figures(
         lambda: _ranked_names(printed("breakdown", "compute_percent").drop("baseline").sort_values(ascending=False)),

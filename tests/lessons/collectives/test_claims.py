@@ -2,6 +2,7 @@
 
 import pytest
 
+from labkit.claims import claims
 from labkit.node import limits
 from labkit.tables.published import published
 from labkit.tables.resnet import PARAMETERS
@@ -14,7 +15,16 @@ def test_figures_in_the_reasons():
     link = limits.ring_bus_limit_gb_per_s(limits.spec("Tesla V100-SXM2-32GB")) / 6
     pair = largest.set_index("processes")["bus_gb_per_s"][2]
     assert (pair / link, 1 / link) == (pytest.approx(0.09, abs=5e-3), pytest.approx(0.04, abs=2e-3))
+    seconds = published("all_reduce").query("backend == 'nccl' and processes == 2").set_index("megabytes")["seconds"]
+    assert seconds[1000] - seconds[1] == pytest.approx(0.060, abs=5e-4) and round(seconds[1], 2) == 0.36
     assert communication()["gradients_gb"].iloc[0] == pytest.approx(782 * 4 * PARAMETERS / 1e9)
+
+
+def test_a_time_above_the_links_least_stays_open():
+    """A limit refutes no longer time: what else the printed clock held is not said."""
+    holds = claims(collectives).set_index("claim")["holds"]
+    assert [name for name, verdict in holds.items() if verdict is False] == ["exchanged_bytes"]
+    assert holds["small_message"] is None and holds["growth_with_size"] is None
 
 
 def test_times_of_a_ring_hold(edited_claims):

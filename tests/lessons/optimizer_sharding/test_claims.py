@@ -3,6 +3,7 @@
 import pytest
 
 from labkit.claims import claims
+from labkit.engine.recordings import replay
 from labkit.tables.published import published
 from labkit.theory.transformer import SIZES, transformer
 from lessons import optimizer_sharding
@@ -37,6 +38,12 @@ def test_claims_whose_figures_are_words(table):
     saved, sending = table.loc["states_saved"], table.loc["broadcast_or_gather"]
     assert (saved["printed"], saved["recomputed"]) == (13, "8.0 or 12.0 GB (XL), 13.6 GB (2.7b)")
     assert (sending["recomputed"], sending["holds"]) == ("16.7 ms by broadcasts, 8.4 ms by an all-gather", False)
+
+
+def test_recorded_updates_order_the_ways_to_send_as_the_least_times_do():
+    steps = optimizer_sharding.steps(replay("h200x2/optimizer_sharding/steps")).query("optimizer == 'adamw'")
+    updates = steps.set_index(["kernel", "way"])["update_ms"]["foreach"]
+    assert [round(updates[way], 1) for way in ("zero_buckets", "sharded")] == [46.9, 28.6], "as the row says"
 
 
 def test_the_2_7b_model_fits_all_three_printed_figures():

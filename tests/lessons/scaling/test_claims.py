@@ -15,7 +15,8 @@ def table():
 
 
 def test_verdicts(table):
-    assert {name for name, holds in table["holds"].items() if holds is None} == {"epoch_on_four", "speedups"}
+    is_open = {"epoch_on_four", "speedups", "computing_of_a_step"}
+    assert {name for name, holds in table["holds"].items() if holds is None} == is_open
     assert {name for name, holds in table["holds"].items() if holds} == {"gradients_suffice"}
 
 

@@ -42,6 +42,8 @@ def test_figures_in_the_reasons_of_speed():
     run = sharding.reported(replay(sharding.RECORDED["asreported"])).set_index("strategy")
     assert run.loc["single", "tokens_per_s"] == pytest.approx(7506, abs=1)
     assert run["step_ms"].drop("single").sort_values().index.tolist() == ["ddp", "fsdp_grad", "fsdp_full"]
+    needed = judged().loc["rate_in_float32", ["printed", "recomputed", "holds"]].tolist()
+    assert needed == [170, 67, None] and tables.H100.tflops("fp16") == 989.5, "in FP16 it can be"
     assert [tflops(LARGE, rate_by_seconds()), tflops("GPT-2 small", printed_rate())] == pytest.approx([30, 28], abs=0.5)
     seconds = tables.published("gpt2_strategies").set_index("strategy")["train_seconds_20_steps"]
     lost = 100 * (1 - seconds["baseline"] / (2 * seconds.drop("baseline")))
@@ -62,6 +64,7 @@ ROUNDS = {
         ("activations", True, "statements", "statement", "most activations", {"value": 14_100}),
         ("fewer_all_reduces", True, "statements", "statement", "fewer all-reduces by accumulation", {"value": 2}),
         ("collectives_called", False, "operators", "calls", 109, {"calls": 13}),
+        ("rate_in_float32", False, "strategies", "strategy", "baseline", {"tokens_per_second": 200_000}),
     ],
     "another rate, and words": [
         ("rate", True, "strategies", "strategy", "baseline", {"tokens_per_second": 5836}),
