@@ -114,7 +114,6 @@ WRONG_ONES = {
         [
             ("size = -(-tokens // pieces)", "size = tokens // pieces"),
             ("range(0, tokens, size)", "range(0, size * pieces, size)"),
-            ("d_hidden = torch.empty_like", "d_hidden = torch.zeros_like"),
         ],
     ),
     "a mean of the pieces' means": (
